@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import regard
 from closeness import SCALARS
 from regard.ground.errors import BadInput
+from regard.inference.component import Result
 from regard.inference.score_text import TextScore, TextScorer, windows
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
@@ -101,6 +102,23 @@ def test_ids_are_used_as_given_and_need_no_tokenizer(causal):
     )
     with pytest.raises(BadInput, match=r"only token ids can be used \(from Python\)"):
         bare.score(["a text"])
+
+
+def test_the_most_probable_tokens_in_place_of_each(causal):
+    ids = causal.tokenizer.words.encode(TEXTS[0])[:12]
+    scorer = causal.component("score", top=3)
+    (score,) = scorer.predict([ids])
+    (logits_TV,) = causal.logits([ids])
+    for best, logits_V, token, logprob in zip(
+        score.top, logits_TV, ids[1:], score.logprobs, strict=False
+    ):
+        expected = logits_V.log_softmax(-1).topk(3)
+        assert [*best] == expected.indices.tolist()
+        assert [*best.values()] == pytest.approx(expected.values.tolist(), abs=1e-5)
+        assert best.get(token, logprob) == logprob  # the same number
+    (record,) = scorer.records(Result(0, scorer.predict([TEXTS[0]])[0]))
+    assert len(record["top"]) == len(record["tokens"]) and len(record["top"][0]) == 3
+    assert causal.component("score").predict([ids])[0].top == ()
 
 
 def test_a_masked_model_predicts_each_token_from_all_others(masked):

@@ -142,17 +142,20 @@ class EncoderModel(ModelRunner):
             return self.facts.summaries[0]
         return self.tokenizer.template.template.summary
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
+    def scorer(
+        self, window: int | None = None, stride: int | None = None, top: int = 0
+    ) -> TextScorer:
         for name, tokens, least in (("window", window, 2), ("stride", stride, 1)):
             if tokens is not None:
                 check_whole(name, tokens, least)
+        check_whole("top", top, 0)
         own = None if self.tokenizer is None else self.tokenizer.longest
         most = smallest(own, self.position_limit)
         if window is not None and most is not None and window > most:
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW
         kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
-        return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
+        return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride, top)
 
     def parse(self, line: str, where: str) -> object:
         return text_or_pair(line, where)
@@ -340,7 +343,9 @@ class ImageModel(EncoderModel):
     def filler(self, top: int = 5) -> NoReturn:
         raise BadInput(NO_TEXT)
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> NoReturn:
+    def scorer(
+        self, window: int | None = None, stride: int | None = None, top: int = 0
+    ) -> NoReturn:
         raise BadInput(NO_TEXT)
 
 

@@ -92,10 +92,13 @@ class ModelRunner(BatchRunner):
         """The logits of each input by a head, recorded on a tape; default: the first head."""
 
     @abstractmethod
-    def scorer(self, window: int | None = None, stride: int | None = None) -> Scorer[Any]:
+    def scorer(
+        self, window: int | None = None, stride: int | None = None, top: int = 0
+    ) -> Scorer[Any]:
         """The component "score": log-probabilities of texts, or of given translations.
 
-        ``window`` and ``stride`` are for texts that are read in several windows.
+        ``window`` and ``stride`` are for texts that are read in several windows. With ``top``,
+        scores have that many of the most probable tokens in place of each token.
         """
 
     def listed(self, inputs: Iterable[object], of: str = "texts") -> list[Any]:

@@ -49,13 +49,15 @@ class TextScore:
     """Log-probability of each token of a text, except a first token without context.
 
     ``bytes`` is the size of the text in UTF-8 (0 for token ids). ``texts`` is the text, or the
-    source and its translation.
+    source and its translation. ``top`` has the most probable tokens in place of each token, by id,
+    with their log-probabilities.
     """
 
     tokens: tuple[str, ...]
     logprobs: tuple[float, ...]
     bytes: int = 0
     texts: tuple[str, ...] = ()
+    top: tuple[dict[int, float], ...] = ()
 
     @property
     def logprob(self) -> float:
@@ -127,6 +129,24 @@ class ScoredRow(NamedTuple):
     targets: np.ndarray
 
 
+class TokenScores(NamedTuple):
+    """Log-probabilities of tokens, and of the ``K`` most probable tokens with their ids."""
+
+    logprobs_N: Tensor
+    top_NK: Tensor
+    top_ids_NK: Tensor
+
+    def split(self, sizes: list[int]) -> list["TokenScores"]:
+        """Scores of successive tokens, so many each."""
+        return [*map(TokenScores, *(part.split(sizes) for part in self))]
+
+    @property
+    def top(self) -> list[dict[int, float]]:
+        """The most probable tokens in place of each token."""
+        pairs = zip(self.top_ids_NK.tolist(), self.top_NK.tolist(), strict=True)
+        return [dict(zip(*pair, strict=True)) for pair in pairs]
+
+
 class Content(NamedTuple):
     """Ids of an input, and a function that makes a row of a part of them."""
 
@@ -163,7 +183,10 @@ def windows(
 
 @dataclass(frozen=True, eq=False)
 class TextScorer(Scorer[Content]):
-    """The component "score" of a causal model or a masked LM."""
+    """The component "score" of a causal model or a masked LM.
+
+    Scores also have the ``top`` most probable tokens in place of each token.
+    """
 
     reads_whole = True
     model: TrunkWithHeadsModule
@@ -172,6 +195,7 @@ class TextScorer(Scorer[Content]):
     batch_size: int = 256
     window_size: int = WINDOW
     stride: int | None = None
+    top: int = 0
 
     def __post_init__(self) -> None:
         if not self.head:
@@ -214,19 +238,26 @@ class TextScorer(Scorer[Content]):
         contents = [row.data for row in rows]
         tokens: list[list[int]] = [[] for _ in rows]
         logprobs: list[list[float]] = [[] for _ in rows]
+        top: list[list[dict[int, float]]] = [[] for _ in rows]
         for number, row, result in self.scored(contents, tape):
             tokens[number] += row.targets.tolist()
-            logprobs[number] += result.tolist()
+            logprobs[number] += result.logprobs_N.tolist()
+            top[number] += result.top if self.top else []
         return [
-            TextScore(self._pieces(own), tuple(scores), content.bytes, content.texts)
-            for own, scores, content in zip(tokens, logprobs, contents, strict=True)
+            TextScore(self._pieces(own), tuple(scores), content.bytes, content.texts, tuple(best))
+            for own, scores, best, content in zip(tokens, logprobs, top, contents, strict=True)
         ]
 
     def records(self, result: Result[TextScore]) -> list[dict[str, object]]:
         score = result.value
         means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
         text = {"text": score.texts[0], "logprob": score.logprob, **means}
-        return [text | {"tokens": score.tokens, "logprobs": score.logprobs}]
+        record: dict[str, object] = text | {"tokens": score.tokens, "logprobs": score.logprobs}
+        if self.top:
+            record["top"] = [
+                dict(zip(self._pieces([*best]), best.values(), strict=True)) for best in score.top
+            ]
+        return [record]
 
     def total(self, sums: Mapping[str, float]) -> str:
         if not sums.get("tokens"):
@@ -237,7 +268,7 @@ class TextScorer(Scorer[Content]):
 
     def scored(
         self, contents: Sequence[Content], tape: NullTape = NULL_TAPE
-    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+    ) -> Iterator[tuple[int, ScoredRow, TokenScores]]:
         """Yield (index of the text, row, log-probabilities); rows of a text are in order."""
         rows = (
             (number, row)
@@ -317,10 +348,12 @@ class TextScorer(Scorer[Content]):
                     yield ScoredRow(row._replace(tokens=tokens), np.array([at]), np.array([target]))
 
     @torch.inference_mode()
-    def _logprobs(self, rows: Sequence[ScoredRow], tape: NullTape) -> list[Tensor]:
+    def _logprobs(self, rows: Sequence[ScoredRow], tape: NullTape) -> list[TokenScores]:
         """The log-probabilities of the targets of each row."""
 
-        def of_batch(chosen: list[int], batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
+        def of_batch(
+            chosen: list[int], batch: PackedTokens, tape: NullTape
+        ) -> Sequence[TokenScores]:
             encoded = self.model.encode(batch, tape=tape)
             return self.of_encoded(encoded, batch, [rows[i] for i in chosen], tape)
 
@@ -335,7 +368,7 @@ class TextScorer(Scorer[Content]):
         batch: PackedTokens,
         rows: Sequence[ScoredRow],
         tape: NullTape = NULL_TAPE,
-    ) -> Sequence[Tensor]:
+    ) -> Sequence[TokenScores]:
         """The log-probabilities of the targets of each row, from the states of a batch.
 
         A live ``tape`` gets the logits of all targets at once.
@@ -346,15 +379,19 @@ class TextScorer(Scorer[Content]):
         states_ND = encoded.states_TD[torch.from_numpy(at_N).to(self.device)]
         size = max(1, len(targets_N)) if tape.live else STATES
         chunks = zip(states_ND.split(size), targets_N.to(self.device).split(size), strict=True)
-        logprobs_N = torch.cat([self._of_states(*chunk, tape) for chunk in chunks]).cpu()
-        if not logprobs_N.isfinite().all():
+        parts = zip(*(self._of_states(*chunk, tape) for chunk in chunks), strict=True)
+        scores = TokenScores(*(torch.cat(part).cpu() for part in parts))
+        if not scores.logprobs_N.isfinite().all():
             raise BadInput("the model is broken: its probabilities are NaN or infinite")
-        return logprobs_N.split([len(row.at) for row in rows])
+        return scores.split([len(row.at) for row in rows])
 
-    def _of_states(self, states_ND: Tensor, targets_N: Tensor, tape: NullTape) -> Tensor:
+    def _of_states(self, states_ND: Tensor, targets_N: Tensor, tape: NullTape) -> TokenScores:
         logits_NV = tape(f"heads.{self.head}.logits", self.model.heads[self.head](states_ND))
         logp_NV = torch.log_softmax(logits_NV.float(), dim=-1)
-        return logp_NV.gather(1, targets_N[:, None].long())[:, 0]
+        logprobs_N = logp_NV.gather(1, targets_N[:, None].long())[:, 0]
+        named = logp_NV.shape[1] if self.tokenizer is None else len(self.tokenizer.words)
+        top_NK, top_ids_NK = logp_NV[:, :named].topk(min(self.top, named), dim=-1)
+        return TokenScores(logprobs_N, top_NK, top_ids_NK)
 
     def _pieces(self, ids: list[int]) -> tuple[str, ...]:
         return tuple(map(str, ids) if self.tokenizer is None else self.tokenizer.words.pieces(ids))
@@ -390,7 +427,7 @@ class StreamScorer(TextScorer):
 
     def scored(
         self, contents: Sequence[Content], tape: NullTape = NULL_TAPE
-    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+    ) -> Iterator[tuple[int, ScoredRow, TokenScores]]:
         """Results of the first windows of all texts, then of the second windows, and so on.
 
         With a live ``tape``, text after text.
@@ -402,7 +439,7 @@ class StreamScorer(TextScorer):
     @torch.inference_mode()
     def _scored_together(
         self, contents: Sequence[tuple[int, Content]], tape: NullTape
-    ) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+    ) -> Iterator[tuple[int, ScoredRow, TokenScores]]:
         parts = {number: self.causal_rows(content) for number, content in contents}
         states: dict[int, object] = {}
         while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:

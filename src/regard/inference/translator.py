@@ -296,9 +296,13 @@ class Translator(DecoderModel):
             attention=attention,
         )
 
-    def scorer(self, window: int | None = None, stride: int | None = None) -> "PairScorer":
+    def scorer(
+        self, window: int | None = None, stride: int | None = None, top: int = 0
+    ) -> "PairScorer":
         if window is not None or stride is not None:
             raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
+        if top:
+            raise BadInput("top: the scores of translations have no other tokens")
         return PairScorer(self)
 
     @torch.no_grad()

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.search.candidates import topk
 from regard.search.constraints import check_repetition
 from regard.search.device_rules import DeviceRules
+from regard.search.logit_bias import NO_BIAS, LogitBias
 from regard.search.token_loop import TokenSearch
 
 
@@ -18,17 +19,19 @@ class Greedy(TokenSearch):
     """Greedy search: one hypothesis per sentence; the lower id of equally probable tokens.
 
     With ``no_repeat`` no n-gram of that many tokens occurs twice in the hypothesis and its prompt;
-    a ``repetition_penalty`` changes the distribution, see ``Repetition``.
+    a ``repetition_penalty`` and a ``logit_bias`` change the distribution, see ``Repetition`` and
+    ``LogitBias``.
     """
 
     no_repeat: int = 0
     repetition_penalty: float = 1.0
+    logit_bias: LogitBias = NO_BIAS
 
     def __post_init__(self) -> None:
         check_repetition(self.no_repeat, self.repetition_penalty)
 
     def __str__(self) -> str:
-        return ", ".join(["greedy search", *self.repetition.rules])
+        return ", ".join(["greedy search", *self.repetition.rules, *self.logit_bias.rules])
 
     @property
     def copies(self) -> int:

@@ -13,6 +13,7 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.candidates import topk
 from regard.search.constraints import check_repetition
+from regard.search.logit_bias import NO_BIAS, LogitBias
 from regard.search.token_loop import TokenSearch
 
 MOST = 100_000  # draws for a sentence
@@ -26,8 +27,8 @@ class Sample(TokenSearch):
     tokens (0: all), then to the fewest whose total probability reaches ``top_p``. Scores are the
     model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of the
     sample and the step, so it is the same in any batch. With ``no_repeat`` no n-gram of that many
-    tokens occurs twice in a sample and its prompt; a ``repetition_penalty`` changes the model's
-    distribution, see ``Repetition``.
+    tokens occurs twice in a sample and its prompt; a ``repetition_penalty`` and a
+    ``logit_bias`` change the model's distribution, see ``Repetition`` and ``LogitBias``.
     """
 
     temperature: float = 1.0
@@ -37,6 +38,7 @@ class Sample(TokenSearch):
     seed: int = 0
     no_repeat: int = 0
     repetition_penalty: float = 1.0
+    logit_bias: LogitBias = NO_BIAS
 
     def __post_init__(self) -> None:
         check_number("a temperature", self.temperature)
@@ -55,7 +57,7 @@ class Sample(TokenSearch):
         parts = [f"{samples} at temperature {self.temperature:g}"]
         parts += [f"top-k {self.top_k}"] * (self.top_k > 0)
         parts += [f"top-p {self.top_p:g}"] * (self.top_p < 1)
-        return ", ".join([*parts, *self.repetition.rules])
+        return ", ".join([*parts, *self.repetition.rules, *self.logit_bias.rules])
 
     @property
     def copies(self) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints, Repetition, restrict, table
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.logit_bias import NO_BIAS, LogitBias
 from regard.text.continuation import Decode
 
 Selector = TypeVar("Selector")
@@ -133,10 +134,13 @@ class SearchBatch:
         normaliser: Callable[[], Tensor],
         alive: ActiveHypotheses,
         repetition: Repetition,
+        bias: LogitBias = NO_BIAS,
     ) -> Tensor:
         """Log-probabilities_RV of a step after the rules, -inf for forbidden tokens."""
         if repetition.penalises:
             logprobs_RV = repetition.logprobs(logprobs_RV, normaliser(), alive.seen_RL)
+        if bias:
+            logprobs_RV = bias.logprobs(logprobs_RV, alive.written_RL)
         restrict(logprobs_RV, alive, self.constraints, self.forced_BL, repetition.no_repeat)
         return logprobs_RV
 

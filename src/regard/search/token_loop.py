@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.search.constraints import Constraints, Repetition
 from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis, by_sentence
+from regard.search.logit_bias import LogitBias
 from regard.search.step import (
     DeviceDecoder,
     NextTokens,
@@ -42,6 +43,7 @@ class TokenSearch(Search):
     streams = True
     no_repeat: int
     repetition_penalty: float
+    logit_bias: LogitBias
 
     @property
     @abstractmethod
@@ -120,7 +122,8 @@ class TokenRows:
     ) -> tuple[NextTokens, np.ndarray]:
         """Choose the next token of each row; also the rows that go on, by their indices."""
         batch, alive = self.batch, self.alive
-        logprobs_RV = batch.restricted(logprobs_RV, normaliser, alive, self.search.repetition)
+        rules = self.search.repetition, self.search.logit_bias
+        logprobs_RV = batch.restricted(logprobs_RV, normaliser, alive, *rules)
         draws_R = torch.from_numpy(self.draws_RL[alive.sentence_R, alive.length])
         token_R = self.search.choose(logprobs_RV, draws_R.to(logprobs_RV.device))
         logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
@@ -164,9 +167,9 @@ class TokenRows:
 def steps_on_device(search: TokenSearch, batch: SearchBatch) -> TokenSteps | None:
     """Steps of a search as CUDA graphs; None if that is not possible.
 
-    Prefixes and repeated n-grams need the host.
+    Prefixes, repeated n-grams and changed logits need the host.
     """
-    needs_host = batch.prefixes is not None or search.repetition.no_repeat
+    needs_host = batch.prefixes is not None or search.repetition.no_repeat or search.logit_bias
     if needs_host or not batch.constraints.has_one_shortest:
         return None
     constraints = batch.constraints

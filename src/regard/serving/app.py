@@ -173,7 +173,11 @@ class App:
             return self._preflight(by_method)
         if keys is not None and not OPEN_PATHS.fullmatch(request.url.path):
             admin = route is not None and route.admin
-            if not keys.admit(_key_of(request), admin=admin):
+            key = _key_of(request)
+            if key is None and route is not None and route.key_in_body is not None:
+                await exchange.read_body()
+                key = route.key_in_body(exchange.body)
+            if not keys.admit(key, admin=admin):
                 raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
         elif route is not None and route.admin:
             raise NotAllowed("this path needs an administrator's key")

@@ -18,11 +18,18 @@ from uvicorn.supervisors import Multiprocess
 
 from regard.ground.errors import BadInput
 from regard.serving.app import App, ServerSettings
-from regard.serving.doors import operations, own
+from regard.serving.doors import hugging_face, libre_translate, openai, operations, own, tei
 from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 
-DOORS: Sequence[Door] = (own.DOOR, operations.DOOR)
+DOORS: Sequence[Door] = (
+    own.DOOR,
+    operations.DOOR,
+    openai.DOOR,
+    tei.DOOR,
+    hugging_face.DOOR,
+    libre_translate.DOOR,
+)
 """All doors; the first one's shape of errors is that of unknown paths."""
 
 HEADER_SECONDS = 20  # for a client to send its first request

@@ -107,6 +107,7 @@ class RecordingTokens(TokenSearch):
 
     def __init__(self, search: TokenSearch, alternatives: int):
         self.inner, self.alternatives = search, alternatives
+        self.logit_bias = search.logit_bias
         self.recorded: list[RecordedStep] = []
 
     @property

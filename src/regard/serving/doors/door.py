@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -10,9 +10,11 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, shown
-from regard.serving.engine import ServingEngine
-from regard.serving.errors import Refusal, TooLarge
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.inference.component import AnyResult
+from regard.serving.engine import NO_OPTIONS, Answer, ServingEngine
+from regard.serving.errors import Refusal, TooLarge, UnknownModel
+from regard.serving.served_model import ServedModel
 
 Body = TypeVar("Body")
 BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # and strings
@@ -65,7 +67,9 @@ class Exchange:
     body: bytes = b""
 
     async def read_body(self) -> None:
-        """Read the body, within the limits of size and time."""
+        """Read the body, within the limits of size and time, unless it has been read."""
+        if self.body:
+            return
         most = self.limits.body_bytes
         declared = self.request.headers.get("content-length", "0")
         if declared.isascii() and declared.isdigit() and int(declared) > most:
@@ -88,6 +92,38 @@ class Exchange:
         """The body as a value of a type; anything else is BadInput."""
         return decode_json(self.body, of, self.limits.depth)
 
+    def choose_model(
+        self, name: str | None, fits: Callable[[ServedModel], bool], purpose: str
+    ) -> ServedModel:
+        """The model of a name, or the only one that fits a purpose, which messages state."""
+        models = self.engine.models
+        if name is not None:
+            if name not in models:
+                raise UnknownModel(f"there is no model {shown(name)}{did_you_mean(name, models)}")
+            if not fits(models[name]):
+                raise BadInput(f"model {name} does not serve {purpose}")
+            return models[name]
+        fitting = [served for served in models.values() if fits(served)]
+        if not fitting:
+            raise UnknownModel(f"no model here serves {purpose}")
+        if len(fitting) > 1:
+            names = ", ".join(served.name for served in fitting)
+            raise BadInput(f"model: several models serve {purpose}: name one of {names}")
+        return fitting[0]
+
+    async def results(
+        self,
+        served: ServedModel,
+        component: str,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> list[AnyResult]:
+        """The result of each input; a bad input is an error of the request."""
+        self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
+        run = self.engine.run
+        answers = await run(served.name, component, inputs, options, self.deadline)
+        return [_result(answer, len(inputs)) for answer in answers]
+
     @property
     def deadline(self) -> float | None:
         """Seconds of the header ``x-request-timeout-seconds``; None: there is none."""
@@ -103,6 +139,12 @@ class Exchange:
         return seconds
 
 
+def _result(answer: Answer, inputs: int) -> AnyResult:
+    if isinstance(answer, BadInput):
+        raise answer if inputs > 1 else BadInput(answer.reason)
+    return answer
+
+
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
     """JSON as a value of a type; deep nesting is refused before it is parsed."""
     level = 0
@@ -114,6 +156,18 @@ def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
         return msgspec.json.decode(content, type=of)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the body is not what this path reads: {error}") from None
+
+
+def texts_or_ids(given: str | list[Any], name: str) -> list[Any]:
+    """Inputs of a request: one text, several, the token ids of one text, or of several."""
+    if isinstance(given, str):
+        return [given]
+    kinds = {*map(type, given)}
+    if not kinds:
+        raise BadInput(f"{name}: there is no input")
+    if len(kinds) > 1:
+        raise BadInput(f"{name}: write texts, or token ids, not both")
+    return [given] if kinds == {int} else given
 
 
 def encode_json(content: object) -> bytes:
@@ -146,6 +200,7 @@ class DoorRoute:
     body: Any = None
     answer: Any = None
     admin: bool = False
+    key_in_body: Callable[[bytes], str | None] | None = None  # if there is none in the headers
 
 
 @dataclass(frozen=True)

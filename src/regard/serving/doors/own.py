@@ -31,7 +31,6 @@ from regard.serving.doors.door import (
     json_response,
 )
 from regard.serving.engine import Answer
-from regard.serving.errors import UnknownModel
 from regard.serving.replays import Replay
 from regard.serving.searches import SETTINGS, method_of
 from regard.serving.served_model import ServedModel, inputs_of
@@ -103,10 +102,11 @@ class ScoreRequest(TextRequest, kw_only=True):
     target: str | UnsetType = UNSET
     window: Count | None = None
     stride: Count | None = None
+    top: Annotated[int, Meta(ge=1, le=1_000)] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"window": self.window, "stride": self.stride}
+        return {"window": self.window, "stride": self.stride, "top": self.top}
 
 
 class TagRequest(TextRequest, kw_only=True):
@@ -207,20 +207,7 @@ def has_path(served: ServedModel, path: str) -> bool:
 
 def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     """The model of a request: by name, or the only one that serves the path."""
-    models = exchange.engine.models
-    if name is not None:
-        if name not in models:
-            raise UnknownModel(f"there is no model {shown(name)}{did_you_mean(name, models)}")
-        if not has_path(models[name], path):
-            raise BadInput(f"model {name} does not serve /v1/{path}")
-        return models[name]
-    fitting = [served for served in models.values() if has_path(served, path)]
-    if not fitting:
-        raise UnknownModel(f"no model here serves /v1/{path}")
-    if len(fitting) > 1:
-        names = ", ".join(served.name for served in fitting)
-        raise BadInput(f"model: several models serve /v1/{path}: name one of {names}")
-    return fitting[0]
+    return exchange.choose_model(name, lambda served: has_path(served, path), f"/v1/{path}")
 
 
 def parse_inputs(body: OwnRequest, component: AnyComponent, pixels: int) -> list[Any | BadItem]:
@@ -259,8 +246,11 @@ def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: i
 
 
 def _image(given: str | Record, pixels: int) -> np.ndarray:
+    return decode_image_text(given if isinstance(given, str) else given.get("image"), pixels)
+
+
+def decode_image_text(text: object, pixels: int) -> np.ndarray:
     """Pixels of an image in base64; its size is bounded before it is decoded."""
-    text = given if isinstance(given, str) else given.get("image")
     if not isinstance(text, str):
         raise BadInput("image: write the bytes of a file in base64")
     try:

@@ -1,0 +1,381 @@
+"""Completions as OpenAI's clients ask for them: several choices, log-probabilities, streams.
+
+Log-probabilities are the model's own, of one pass over a prompt and its continuation, so that a
+token and the most probable tokens in its place are compared by the same numbers.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response, StreamingResponse
+
+from regard.ground.errors import BadInput
+from regard.inference.component import AnyResult
+from regard.inference.decoder_model import Method
+from regard.inference.generator import Ending, Generation, Generator
+from regard.search.greedy import Greedy
+from regard.search.logit_bias import LogitBias
+from regard.search.sample import Sample
+from regard.search.step import Search
+from regard.serving.doors.door import Exchange, json_response, texts_or_ids
+from regard.serving.errors import Refusal
+from regard.serving.served_model import ServedModel
+from regard.text.continuation import BROKEN, CONTEXT, Continuation
+from regard.text.vocabulary import Vocabulary
+
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+PARAMETER = re.compile(r"([a-z_]+): ")  # at the beginning of a message
+TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # of errors, by status
+LONGEST_CHARACTER = 4  # bytes of UTF-8
+REASONS = {"eos": "stop", "stop": "stop", "length": "length", "positions": "length"}
+
+
+def error(status: int, kind: str, message: str) -> dict[str, object]:
+    """The body of an error; a message that begins with a parameter names it."""
+    match = PARAMETER.match(message)
+    fallback = "server_error" if status >= 500 else "invalid_request_error"
+    code = "model_not_found" if kind == "unknown_model" else kind
+    parameter = "model" if kind == "unknown_model" else match and match[1]
+    return {
+        "error": {
+            "message": message,
+            "type": TYPES.get(status, fallback),
+            "param": parameter,
+            "code": code,
+        }
+    }
+
+
+class StreamOptions(Struct, forbid_unknown_fields=True):
+    """``include_usage``: the last event has the numbers of tokens."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Prompts, as texts or token ids, and how they are continued."""
+
+    model: str
+    prompt: str | list[str | int | list[int]]
+    max_tokens: Annotated[int, Meta(ge=0, le=65_536)] | None = 16
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = 1.0
+    n: Annotated[int, Meta(ge=1, le=64)] | None = 1
+    best_of: Annotated[int, Meta(ge=1, le=64)] | None = None
+    echo: bool | None = False
+    logprobs: Annotated[int, Meta(ge=0, le=5)] | None = None
+    stop: str | list[str] | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    seed: int | None = None
+    presence_penalty: Penalty | None = 0.0
+    frequency_penalty: Penalty | None = 0.0
+    suffix: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The maximum number of new tokens."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def choices(self) -> int:
+        """The number of continuations of a prompt in the answer."""
+        return self.n or 1
+
+    @property
+    def samples(self) -> int:
+        """The number of continuations that are generated for a prompt."""
+        return self.choices if self.best_of is None else self.best_of
+
+    @property
+    def stops(self) -> list[str]:
+        """Strings at which a continuation ends."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def search(self) -> Search:
+        """Greedy search at temperature 0, else sampling, by default with a random seed."""
+        bias = LogitBias(
+            _by_token(self.logit_bias or {}),
+            self.presence_penalty or 0.0,
+            self.frequency_penalty or 0.0,
+        )
+        if self.temperature == 0:
+            return Greedy(logit_bias=bias)
+        seed = secrets.randbits(63) if self.seed is None else self.seed % 2**64
+        temperature = 1.0 if self.temperature is None else self.temperature
+        top_p = 1.0 if self.top_p is None else self.top_p
+        return Sample(temperature, 0, top_p, self.samples, seed, logit_bias=bias)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the component."""
+        ending = Ending.of(max(1, self.tokens), 0, self.stops)
+        return {"method": Method(self.search), "best": self.samples, "ending": ending}
+
+    def check(self) -> None:
+        """Refuse what cannot be combined."""
+        if self.suffix is not None:
+            raise BadInput("suffix: this server only continues prompts")
+        if self.samples < self.choices:
+            raise BadInput(f"best_of: {self.samples} is less than n, {self.choices}")
+        if self.temperature == 0 and self.samples > 1:
+            name = "n" if self.best_of is None else "best_of"
+            raise BadInput(f"{name}: at temperature 0 all continuations are the same")
+        if len(self.stops) > 4:
+            raise BadInput("stop: at most 4 strings")
+        if self.stream_options is not None and not self.stream:
+            raise BadInput("stream_options: only with stream")
+        if self.tokens == 0 and not self.echo:
+            raise BadInput("max_tokens: 0 needs echo, for otherwise there is no text")
+        if self.stream:
+            self._check_stream()
+
+    def _check_stream(self) -> None:
+        if self.samples > 1:
+            raise BadInput(f"{'n' if self.best_of is None else 'best_of'}: a stream has one text")
+        if self.logprobs is not None:
+            raise BadInput("logprobs: a stream has none")
+        if self.tokens == 0:
+            raise BadInput("max_tokens: a stream needs at least 1")
+
+
+def _by_token(bias: dict[str, float]) -> tuple[tuple[int, float], ...]:
+    for token in bias:
+        if not (token.isascii() and token.isdigit()):
+            raise BadInput(f"logit_bias: {token!r} is not a token id")
+    return tuple(sorted((int(token), number) for token, number in bias.items()))
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Continuation of a prompt; ``ids`` are those of its new tokens, with EOS."""
+
+    prompt: list[int]
+    text: str
+    ids: list[int] = field(default_factory=list)
+    logprobs: tuple[float, ...] = ()
+    ended: str = "length"
+
+    @classmethod
+    def of(cls, prompt: list[int], text: Generation, generator: Generator) -> "Completion":
+        """The completion of a generated text."""
+        hypothesis = text.hypothesis
+        ids = [*hypothesis.tokens, *[generator.ends[0]] * hypothesis.finished]
+        if text.ended == "stop":  # without the tokens of the stop string
+            continuation = Continuation(generator.vocabulary.decode, prompt)
+            while ids and len(continuation.text(ids[:-1])) >= len(text.text):
+                ids.pop()
+        return cls(prompt, text.text, ids, hypothesis.logprobs, text.ended)
+
+    @property
+    def mean_logprob(self) -> float:
+        """The mean log-probability of a new token."""
+        return sum(self.logprobs) / max(1, len(self.logprobs))
+
+
+async def complete(exchange: Exchange) -> Response:
+    """Continue each prompt."""
+    body = exchange.json(CompletionRequest)
+    body.check()
+    served = exchange.choose_model(
+        body.model, lambda model: "generate" in model.components, "completions"
+    )
+    exchange.log |= {} if body.user is None else {"user": body.user}
+    given, options = texts_or_ids(body.prompt, "prompt"), body.options
+    rows = await exchange.engine.prepare(served.name, "generate", given, options)
+    for row in rows:
+        if isinstance(row, BadInput):
+            raise row
+    prompts = [cast(Any, row).data.ids[0] for row in rows]
+    head = {
+        "id": f"cmpl-{exchange.id}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": served.name,
+    }
+    if body.stream:
+        if len(prompts) > 1:
+            raise BadInput("prompt: a stream has one")
+        return await _stream(exchange, body, served, prompts[0], options, head)
+    generator = served.model.generator
+    completions = [Completion(prompt, "") for prompt in prompts]
+    written = 0
+    if body.tokens:
+        results = await exchange.results(served, "generate", prompts, options)
+        written = sum(len(t.hypothesis.logprobs) for each in results for t in each.value.texts)
+        completions = [
+            completion
+            for prompt, result in zip(prompts, results, strict=True)
+            for completion in _best(body, prompt, result, generator)
+        ]
+    scores = await _scores(exchange, body, served, completions)
+    texts = [text if isinstance(text, str) else None for text in given]
+    repeated = [text for text in texts for _ in range(len(completions) // len(texts))]
+    choices = await asyncio.to_thread(_choices, body, generator, completions, scores, repeated)
+    usage = _usage(sum(map(len, prompts)), written)
+    return json_response(head | {"choices": choices, "usage": usage})
+
+
+def _usage(prompt: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+def _best(
+    body: CompletionRequest, prompt: list[int], result: AnyResult, generator: Generator
+) -> list[Completion]:
+    """The ``n`` continuations with the highest mean log-probability of a token."""
+    texts = [Completion.of(prompt, text, generator) for text in result.value.texts]
+    return sorted(texts, key=lambda text: -text.mean_logprob)[: body.choices]
+
+
+async def _scores(
+    exchange: Exchange, body: CompletionRequest, served: ServedModel, texts: Sequence[Completion]
+) -> list[AnyResult] | list[None]:
+    """Scores of prompts and continuations, if log-probabilities are asked for."""
+    if body.logprobs is None:
+        return [None] * len(texts)
+    most = served.model.generator.scorer().own_limit
+    rows = [[*text.prompt, *text.ids][:most] for text in texts]
+    return await exchange.results(served, "score", rows, {"top": max(1, body.logprobs)})
+
+
+def _choices(
+    body: CompletionRequest,
+    generator: Generator,
+    completions: Sequence[Completion],
+    scores: Sequence[AnyResult | None],
+    prompts: Sequence[str | None],
+) -> list[dict[str, Any]]:
+    """The choices of an answer; with echo, each begins with its prompt."""
+    decode, choices = generator.vocabulary.decode, []
+    for index, (text, score, prompt) in enumerate(zip(completions, scores, prompts, strict=True)):
+        echoed = (decode(text.prompt) if prompt is None else prompt) if body.echo else ""
+        choice: dict[str, Any] = {"text": echoed + text.text, "index": index, "logprobs": None}
+        if score is not None:
+            listed = TokenList(generator.vocabulary, text, score, body.logprobs or 0)
+            choice["logprobs"] = listed.record(whole=bool(body.echo))
+        choices.append(choice | {"finish_reason": REASONS[text.ended]})
+    return choices
+
+
+class TokenList:
+    """Tokens of a prompt and its continuation, with their log-probabilities.
+
+    A token that was generated beyond the last position of the model has the log-probability of the
+    search, without other tokens.
+    """
+
+    def __init__(self, words: Vocabulary, text: Completion, score: AnyResult, top: int):
+        self.words, self.text, self.top = words, text, top
+        self.ids = [*text.prompt, *text.ids]
+        self.scores: list[float | None] = [None, *score.value.logprobs]
+        self.best: list[dict[int, float] | None] = [None, *score.value.top]
+        if len(self.scores) < len(self.ids):
+            self.scores.append(text.logprobs[-1])
+            self.best.append({})
+
+    def _text(self, at: int, tokens: list[int]) -> str:
+        """The text of tokens after those before ``at``."""
+        return Continuation(self.words.decode, self.ids[max(0, at - CONTEXT) : at]).text(tokens)
+
+    def _piece(self, at: int, token: int) -> str:
+        """The text of a token; the name of a special token, or of a part of a character."""
+        text = self._text(at, [token])
+        return text if text and BROKEN not in text else self.words.pieces([token])[0]
+
+    def record(self, *, whole: bool) -> dict[str, list[Any]]:
+        """The lists of an answer; of the continuation alone unless ``whole``."""
+        first = 0 if whole else len(self.text.prompt)
+        tokens = [self._piece(at, self.ids[at]) for at in range(first, len(self.ids))]
+        return {
+            "tokens": tokens,
+            "token_logprobs": self.scores[first:],
+            "top_logprobs": [self._top(at, token) for at, token in enumerate(tokens, first)],
+            "text_offset": self._offsets(first),
+        }
+
+    def _offsets(self, first: int) -> list[int]:
+        """Where each token begins in the text; a character of several tokens counts at its end."""
+        offsets, offset, begin = list[int](), 0, first
+        for at in range(first, len(self.ids)):
+            offsets.append(offset)
+            text = self._text(begin, self.ids[begin : at + 1])
+            if BROKEN not in text or at - begin == LONGEST_CHARACTER - 1:
+                offset, begin = offset + len(text), at + 1
+        return offsets
+
+    def _top(self, at: int, piece: str) -> dict[str, float] | None:
+        """The most probable tokens, and the token itself."""
+        best, score = self.best[at], self.scores[at]
+        if best is None or score is None:
+            return None
+        named = {piece: score}
+        for token, logprob in [*best.items()][: self.top]:
+            name = self._piece(at, token)
+            named[name] = max(logprob, named.get(name, logprob))
+        return named
+
+
+async def _stream(
+    exchange: Exchange,
+    body: CompletionRequest,
+    served: ServedModel,
+    prompt: list[int],
+    options: dict[str, Any],
+    head: dict[str, Any],
+) -> Response:
+    """Events with pieces of the text; an error before the first piece is an error response."""
+    exchange.log |= {"model": served.name, "inputs": 1, "texts": body.prompt}
+    pieces = exchange.engine.stream(served.name, "generate", prompt, options, exchange.deadline)
+    first = await anext(pieces)
+    decode = served.model.generator.vocabulary.decode
+    text = body.prompt if isinstance(body.prompt, str) else decode(prompt)
+    echoed = text if body.echo else ""
+
+    async def events() -> AsyncIterator[bytes]:
+        if echoed:
+            yield _event(head, _choice(echoed))
+        result: Any = None
+        try:
+            async for piece in _again(first, pieces):
+                if isinstance(piece, str):
+                    yield _event(head, _choice(piece))
+                else:
+                    result = piece
+        except (BadInput, Refusal) as fault:
+            status, kind = getattr(fault, "status", 400), getattr(fault, "kind", "bad_input")
+            yield b"data: " + msgspec.json.encode(error(status, kind, str(fault))) + b"\n\n"
+            return
+        (generation,) = result.value.texts
+        yield _event(head, _choice("", REASONS[generation.ended]))
+        if body.stream_options is not None and body.stream_options.include_usage:
+            usage = _usage(len(prompt), len(generation.hypothesis.logprobs))
+            yield _event(head | {"usage": usage}, None)
+        yield b"data: [DONE]\n\n"
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    yield first
+    async for each in rest:
+        yield each
+
+
+def _choice(text: str, reason: str | None = None) -> dict[str, Any]:
+    return {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
+
+
+def _event(head: dict[str, Any], choice: dict[str, Any] | None) -> bytes:
+    choices = [] if choice is None else [choice]
+    return b"data: " + msgspec.json.encode(head | {"choices": choices}) + b"\n\n"

@@ -1,0 +1,422 @@
+"""The door of huggingface_hub's InferenceClient, which posts every task to the address of a model.
+
+The task is that of the model: /models/NAME, or / of a server with one model. Every model also has
+/models/NAME/pipeline/feature-extraction and .../sentence-similarity.
+"""
+
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.inference.generator import Ending
+from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
+from regard.serving.doors.label_scores import best_first, label_scores, sigmoid
+from regard.serving.doors.openai import shortened
+from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_predictor
+from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
+from regard.serving.searches import method_of
+from regard.serving.served_model import ServedModel
+
+Top = Annotated[int, Meta(ge=1, le=1_000)]
+Value = TypeVar("Value")
+TYPES = {429: "overloaded"}  # of errors, by status
+
+
+class TaskRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Inputs and parameters of a task; the others are those of vectors."""
+
+    inputs: Any
+    parameters: dict[str, Any] | None = None
+    stream: bool = False
+    normalize: bool | None = None
+    truncate: bool | None = None
+    truncation_direction: str | None = None
+    prompt_name: str | None = None
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+    encoding_format: str | None = None
+
+    @property
+    def of_vectors(self) -> dict[str, Any]:
+        """Parameters of vectors that are set."""
+        names = TaskRequest.__struct_fields__[3:]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def converted(value: object, of: type[Value], name: str) -> Value:
+    """A value of JSON as a value of a type; anything else is BadInput."""
+    try:
+        return msgspec.convert(value, of)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{name}: {error}") from None
+
+
+def texts_of(inputs: object) -> tuple[list[str], bool]:
+    """One text or several, and whether there is a list of them."""
+    given = converted(inputs, cast(type[str | list[str]], str | list[str]), "inputs")
+    return ([given], False) if isinstance(given, str) else (given, True)
+
+
+class VectorParameters(TruncatingRequest, kw_only=True):
+    normalize: bool | None = None
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+
+
+async def extract_features(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: VectorParameters
+) -> object:
+    """A vector for each text."""
+    chosen.check()
+    texts, _ = texts_of(inputs)
+    found = await vectors(exchange, served, texts, chosen.truncate, normalise=chosen.normalize)
+    return [shortened(vector, chosen.dimensions) for vector in found]
+
+
+class NoParameters(Struct, forbid_unknown_fields=True):
+    """The task has no parameters."""
+
+
+async def compare(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: NoParameters
+) -> object:
+    """The cosine of a sentence with each of several others."""
+    return await cosines(exchange, served, converted(inputs, Similarity, "inputs"))
+
+
+class LabelParameters(Struct, forbid_unknown_fields=True):
+    top_k: Top | None = None
+    function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
+
+    def best(self, scores: dict[str, float]) -> list[dict[str, Any]]:
+        """The labels with the highest scores."""
+        if self.function_to_apply == "sigmoid":
+            scores = {label: sigmoid(logit) for label, logit in scores.items()}
+        if self.function_to_apply == "softmax":
+            exponentials = np.exp(np.array([*scores.values()]) - max(scores.values()))
+            shares = (exponentials / exponentials.sum()).tolist()
+            scores = dict(zip(scores, shares, strict=True))
+        return best_first(scores)[: self.top_k]
+
+
+async def classify(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: LabelParameters
+) -> object:
+    """The labels of each text, or pair {"text", "text_pair"}."""
+    given = inputs if isinstance(inputs, list) else [inputs]
+    pairs = [_text_or_pair(each) for each in given]
+    raw = chosen.function_to_apply is not None
+    scores = await label_scores(exchange, served, pairs, raw=raw)
+    return [chosen.best(each) for each in scores]
+
+
+class TextPair(Struct, forbid_unknown_fields=True):
+    text: str
+    text_pair: str | None = None
+
+
+def _text_or_pair(given: object) -> str | tuple[str, str]:
+    if isinstance(given, str):
+        return given
+    pair = converted(given, TextPair, "inputs")
+    return pair.text if pair.text_pair is None else (pair.text, pair.text_pair)
+
+
+async def label_image(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: LabelParameters
+) -> object:
+    """The labels of an image: its bytes, or in base64."""
+    pixels = exchange.limits.pixels
+    if isinstance(inputs, bytes):
+        image = decode_bounded(inputs, pixels)
+    else:
+        image = decode_image_text(inputs, pixels)
+    raw = chosen.function_to_apply is not None
+    (scores,) = await label_scores(exchange, served, cast(Any, [image]), raw=raw)
+    return chosen.best(scores)
+
+
+class TagParameters(Struct, forbid_unknown_fields=True):
+    """Words have tags ("none"), or are joined to entities ("simple", or not given)."""
+
+    aggregation_strategy: str | None = None
+    ignore_labels: tuple[str, ...] = ("O",)
+    stride: int | None = None
+
+
+async def tag(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: TagParameters
+) -> object:
+    """The entities of each text, or the tags of its words."""
+    component: Any = served.component("predict")
+    if chosen.aggregation_strategy not in (None, "none", "simple"):
+        raise BadInput("aggregation_strategy: none and simple are known here")
+    if chosen.stride is not None:
+        raise BadInput("stride: the model's own is used")
+    joins = chosen.aggregation_strategy != "none" and component.finds_entities
+    texts, is_list = texts_of(inputs)
+    results = await exchange.results(served, "predict", texts)
+    found = [
+        _entities(result.value, chosen.ignore_labels)
+        if joins
+        else _tags(result.value, chosen.ignore_labels)
+        for result in results
+    ]
+    return found if is_list else found[0]
+
+
+def _entities(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "entity_group": entity.label,
+            "score": entity.probability,
+            "word": entity.text,
+            "start": entity.start,
+            "end": entity.end,
+        }
+        for entity in tagged.entities
+        if entity.label not in ignored
+    ]
+
+
+def _tags(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "entity": word.label,
+            "score": word.probability if word.value is None else word.value,
+            "word": word.text,
+            "start": word.start,
+            "end": word.end,
+        }
+        for word in tagged.words
+        if word.label not in ignored
+    ]
+
+
+class AnswerParameters(Struct, forbid_unknown_fields=True):
+    top_k: Top = 1
+    handle_impossible_answer: bool | None = None
+
+
+class Question(Struct, forbid_unknown_fields=True):
+    question: str
+    context: str
+
+
+async def answer(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: AnswerParameters
+) -> object:
+    """The best answer to a question in its context, or the ``top_k`` best."""
+    asked = converted(inputs, Question, "inputs")
+    (result,) = await exchange.results(served, "predict", [(asked.question, asked.context)])
+    found = [
+        {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end}
+        for span in result.value.best
+    ]
+    if chosen.handle_impossible_answer:
+        none = {"answer": "", "score": result.value.no_answer_probability, "start": 0, "end": 0}
+        found = sorted([*found, none], key=lambda each: -each["score"])
+    if chosen.top_k > 1:
+        return found[: chosen.top_k]
+    if not found:
+        raise BadInput("inputs: the context has no answer")
+    return found[0]
+
+
+class FillParameters(Struct, forbid_unknown_fields=True):
+    top_k: Top = 5
+
+
+async def fill(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: FillParameters
+) -> object:
+    """The most probable words for the mask of a text; of several masks, a list for each."""
+    texts, is_list = texts_of(inputs)
+    results = await exchange.results(served, "fill", texts, {"top": chosen.top_k})
+    found = [_fills(served, *pair) for pair in zip(texts, results, strict=True)]
+    return found if is_list else found[0]
+
+
+def _fills(served: ServedModel, text: str, result: Any) -> object:
+    component: Any = served.component("fill")
+    words, mask, blanks = served.tokenizer.words, component.mask, result.value.blanks
+    ids = {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
+    parts = text.split(mask)
+
+    def sequence(place: int, word: str) -> str:
+        before, after = mask.join(parts[: place + 1]), mask.join(parts[place + 1 :])
+        return served.tokenizer.join(before, word) + after
+
+    found = [
+        [
+            {
+                "score": each.probability,
+                "token": ids[each.word],
+                "token_str": each.word,
+                "sequence": sequence(place, each.word),
+            }
+            for each in top
+        ]
+        for place, top in enumerate(blanks)
+    ]
+    return found[0] if len(found) == 1 else found
+
+
+class GenerateParameters(Struct, forbid_unknown_fields=True):
+    """Parameters of text generation; ``do_sample`` follows from those of sampling."""
+
+    max_new_tokens: Annotated[int, Meta(ge=1, le=65_536)] | None = None
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    repetition_penalty: float | None = None
+    stop: list[str] = []
+    return_full_text: bool = False
+    details: bool = False
+    decoder_input_details: bool = False
+    watermark: bool = False
+
+    def options(self, served: ServedModel) -> dict[str, Any]:
+        """Options of the component."""
+        for name in ("details", "decoder_input_details", "watermark"):
+            if getattr(self, name):
+                raise BadInput(f"{name}: not offered; /v1/completions has log-probabilities")
+        sampling = {name: getattr(self, name) for name in ("temperature", "top_k", "top_p", "seed")}
+        samples = self.do_sample or any(value is not None for value in sampling.values())
+        if samples and self.seed is None:
+            sampling["seed"] = secrets.randbits(63)
+        search = "sample" if samples else "greedy" if self.do_sample is False else None
+        settings = sampling | {"search": search, "repetition_penalty": self.repetition_penalty}
+        method = method_of(served.model.generator, settings)
+        return {"method": method, "ending": Ending.of(self.max_new_tokens, 0, self.stop)}
+
+
+async def generate(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: GenerateParameters
+) -> object:
+    """The continuation of each prompt."""
+    texts, _ = texts_of(inputs)
+    results = await exchange.results(served, "generate", texts, chosen.options(served))
+    return [
+        {"generated_text": (text if chosen.return_full_text else "") + result.value.texts[0].text}
+        for text, result in zip(texts, results, strict=True)
+    ]
+
+
+class TranslateParameters(Struct, forbid_unknown_fields=True):
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+
+
+async def translate(
+    exchange: Exchange, served: ServedModel, inputs: object, chosen: TranslateParameters
+) -> object:
+    """The translation of each text."""
+    codes = (
+        ("src_lang", chosen.src_lang, served.source),
+        ("tgt_lang", chosen.tgt_lang, served.target),
+    )
+    for name, code, known in codes:
+        if code is not None and code != known:
+            own = "unknown; leave it out" if known is None else repr(known)
+            raise BadInput(f"{name}: {shown(code)}, but that of this model is {own}")
+    texts, _ = texts_of(inputs)
+    results = await exchange.results(served, "translate", texts)
+    return [{"translation_text": result.value.texts[0].text} for result in results]
+
+
+class Task(NamedTuple):
+    """A task: its parameters, and the function that does it."""
+
+    parameters: type[Any]
+    run: Callable[[Exchange, ServedModel, Any, Any], Coroutine[Any, Any, object]]
+
+
+TASKS = {
+    "feature-extraction": Task(VectorParameters, extract_features),
+    "sentence-similarity": Task(NoParameters, compare),
+    "text-classification": Task(LabelParameters, classify),
+    "image-classification": Task(LabelParameters, label_image),
+    "token-classification": Task(TagParameters, tag),
+    "question-answering": Task(AnswerParameters, answer),
+    "fill-mask": Task(FillParameters, fill),
+    "text-generation": Task(GenerateParameters, generate),
+    "translation": Task(TranslateParameters, translate),
+}
+PREDICTED = {
+    "classify": "text-classification",
+    "label-image": "image-classification",
+    "tag": "token-classification",
+    "answer": "question-answering",
+}
+"""Tasks by the path of a predictor."""
+
+OF_COMPONENTS = {
+    "translate": "translation",
+    "generate": "text-generation",
+    "fill": "fill-mask",
+    "embed": "feature-extraction",
+}
+
+
+def task_of(served: ServedModel) -> str:
+    """The task of a model: that of its labels, else the first of its components."""
+    components = served.components
+    if "predict" in components and (served.labels is not None or "fill" not in components):
+        path = path_of_predictor(served.component("predict"))
+        if path in PREDICTED:
+            return PREDICTED[path]
+    return next(task for name, task in OF_COMPONENTS.items() if name in components)
+
+
+async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
+    """Run the task of a model, or the task that the address names."""
+    parts = exchange.request.path_params
+    everything = "every task: write /models/NAME"
+    served = exchange.choose_model(parts["name"] if named else None, lambda _: True, everything)
+    task = parts.get("task") or task_of(served)
+    if task not in TASKS:
+        raise NotFound(f"there is no task {shown(task)}{did_you_mean(task, TASKS)}")
+    if task == "image-classification" and not exchange.body.lstrip().startswith(b"{"):
+        content = await TASKS[task].run(exchange, served, exchange.body, LabelParameters())
+        return json_response(content)
+    body = exchange.json(TaskRequest)
+    if body.stream:
+        raise BadInput("stream: use /v1/completions")
+    given = body.parameters or {}
+    if isinstance(body.inputs, dict) and "source_sentence" in body.inputs:
+        task = "sentence-similarity"
+    elif body.of_vectors:
+        task, given = "feature-extraction", given | _vector_parameters(body)
+    chosen = converted(given, TASKS[task].parameters, "parameters")
+    return json_response(await TASKS[task].run(exchange, served, body.inputs, chosen))
+
+
+def _vector_parameters(body: TaskRequest) -> dict[str, Any]:
+    given = body.of_vectors
+    if given.pop("encoding_format", "float") != "float":
+        raise BadInput("encoding_format: use /v1/embeddings")
+    if "prompt_name" in given:
+        raise BadInput("prompt_name: models here have no named prompts")
+    return given
+
+
+def error(status: int, kind: str, message: str) -> dict[str, str]:
+    """The body of an error."""
+    fallback = "generation" if status >= 500 else "validation"
+    return {"error": message, "error_type": TYPES.get(status, fallback)}
+
+
+ROUTES = [
+    DoorRoute("POST", "/models/{name}", run_task, "The task of a model.", TaskRequest),
+    DoorRoute("POST", "/models/{name}/pipeline/{task}", run_task, "A task by name.", TaskRequest),
+    DoorRoute("POST", "/", partial(run_task, named=False), "The task of the model.", TaskRequest),
+]
+DOOR = Door("Hugging Face", ROUTES, error)

@@ -1,0 +1,287 @@
+"""The door of clients of text-embeddings-inference (TEI), and of evaluation harnesses.
+
+The paths name no model: with several that fit, the address has one, as in /embed?model=NAME.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from regard import __version__
+from regard.ground.errors import BadInput
+from regard.serving.doors.door import Door, DoorRoute, Exchange, json_response, texts_or_ids
+from regard.serving.doors.label_scores import best_first, classifies, label_scores, reranks
+from regard.serving.doors.openai import shortened
+from regard.serving.doors.tokenization import (
+    DecodeRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+    decode_all,
+    detokenize,
+    tokenize,
+    tokenizer_info,
+)
+from regard.serving.errors import TooLarge
+from regard.serving.served_model import ServedModel, inputs_of
+
+TYPES = {422: "Tokenizer", 429: "Overloaded", 503: "Unhealthy"}  # of errors, by status
+
+
+class TruncatingRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Longer inputs are cut at their end, unless ``truncate`` is false."""
+
+    truncate: bool | None = None
+    truncation_direction: str = "right"
+
+    def check(self) -> None:
+        """Refuse what models here cannot do."""
+        if self.truncation_direction.lower() != "right":
+            raise BadInput("truncation_direction: inputs are cut on the right")
+
+
+class VectorRequest(TruncatingRequest, kw_only=True):
+    inputs: str | list[str | int | list[int]]
+    prompt_name: str | None = None
+
+    def check(self) -> None:
+        super().check()
+        if self.prompt_name is not None:
+            raise BadInput("prompt_name: models here have no named prompts")
+
+
+class EmbedRequest(VectorRequest, kw_only=True):
+    normalize: bool = True
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+
+
+class PredictRequest(TruncatingRequest, kw_only=True):
+    """A flat list of two texts is one pair."""
+
+    inputs: str | list[str | list[str]]
+    raw_scores: bool = False
+
+
+class RerankRequest(TruncatingRequest, kw_only=True):
+    query: str
+    texts: list[str]
+    raw_scores: bool = False
+    return_text: bool = False
+
+
+class Similarity(Struct, forbid_unknown_fields=True):
+    source_sentence: str
+    sentences: list[str]
+
+
+class SimilarityParameters(TruncatingRequest, kw_only=True):
+    prompt_name: str | None = None
+
+
+class SimilarityRequest(Struct, forbid_unknown_fields=True):
+    inputs: Similarity
+    parameters: SimilarityParameters | None = None
+
+
+def model_for(exchange: Exchange, fits: Callable[[ServedModel], bool], purpose: str) -> ServedModel:
+    """The model of the address, or the only one that fits."""
+    return exchange.choose_model(exchange.request.query_params.get("model"), fits, purpose)
+
+
+def embeds(served: ServedModel) -> bool:
+    """Whether a model has vectors of texts."""
+    return "embed" in served.components and not served.component("embed").reads_images
+
+
+async def check_lengths(
+    served: ServedModel, component: str, inputs: Sequence[Any], truncate: bool | None
+) -> None:
+    """Refuse inputs that would be cut, if they may not."""
+    runs = served.component(component)
+    limit = runs.own_limit
+    if truncate is not False or limit is None:
+        return
+
+    def longest() -> int:
+        texts = [given for given in inputs_of(runs, inputs) if not isinstance(given, list)]
+        return max((runs.token_count(text, limit) for text in texts), default=0)
+
+    if (tokens := await asyncio.to_thread(longest)) > limit:
+        raise TooLarge(f"an input has {tokens} tokens, more than {limit}; truncate is false")
+
+
+async def vectors(
+    exchange: Exchange,
+    served: ServedModel,
+    inputs: Sequence[Any],
+    truncate: bool | None = None,
+    *,
+    normalise: bool | None = True,
+) -> list[np.ndarray]:
+    """A vector for each input."""
+    await check_lengths(served, "embed", inputs, truncate)
+    results = await exchange.results(served, "embed", inputs, {"normalise": normalise})
+    return [result.value for result in results]
+
+
+async def embed(exchange: Exchange) -> Response:
+    """A vector for each input."""
+    body = exchange.json(EmbedRequest)
+    body.check()
+    served, inputs = model_for(exchange, embeds, "/embed"), texts_or_ids(body.inputs, "inputs")
+    found = await vectors(exchange, served, inputs, body.truncate, normalise=body.normalize)
+    return json_response([shortened(vector, body.dimensions) for vector in found])
+
+
+async def embed_all(exchange: Exchange) -> Response:
+    """A vector for each token of each input."""
+    body = exchange.json(VectorRequest)
+    body.check()
+    served, inputs = model_for(exchange, embeds, "/embed_all"), texts_or_ids(body.inputs, "inputs")
+    await check_lengths(served, "embed", inputs, body.truncate)
+    return json_response(await states(exchange, served, inputs))
+
+
+async def states(
+    exchange: Exchange, served: ServedModel, inputs: Sequence[Any]
+) -> list[np.ndarray]:
+    """States (tokens, width) of each input."""
+    rows = await exchange.engine.prepare(served.name, "embed", inputs)
+    for row in rows:
+        if isinstance(row, BadInput):
+            raise row
+    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+    exchange.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
+    return await exchange.engine.call(
+        served.name,
+        lambda model: model.model.encode([*inputs], as_numpy=True),
+        max(1, tokens),
+        exchange.deadline,
+    )
+
+
+async def predict(exchange: Exchange) -> Response:
+    """The scores of all labels, the highest first."""
+    body = exchange.json(PredictRequest)
+    body.check()
+    served, (inputs, is_batch) = model_for(exchange, classifies, "/predict"), _pairs(body.inputs)
+    await check_lengths(served, "predict", inputs, body.truncate)
+    scores = await label_scores(exchange, served, inputs, raw=body.raw_scores)
+    answers = [best_first(each) for each in scores]
+    return json_response(answers if is_batch else answers[0])
+
+
+def _pairs(given: str | list[Any]) -> tuple[list[Any], bool]:
+    """Texts and pairs, and whether there is a list of them."""
+    if isinstance(given, str):
+        return [given], False
+    if given and all(isinstance(each, str) for each in given):
+        return [_text_or_pair(given)], False
+    if not given or any(isinstance(each, str) for each in given):
+        raise BadInput("inputs: write a text, two texts as a pair, or a list of lists of texts")
+    return [*map(_text_or_pair, given)], True
+
+
+def _text_or_pair(texts: list[str]) -> str | tuple[str, str]:
+    if len(texts) not in (1, 2):
+        raise BadInput("inputs: a list has one text or two; write several as [[text], [text]]")
+    return texts[0] if len(texts) == 1 else (texts[0], texts[1])
+
+
+async def rerank(exchange: Exchange) -> Response:
+    """The texts in the order of their scores with the query."""
+    body = exchange.json(RerankRequest)
+    body.check()
+    served = model_for(exchange, reranks, "/rerank")
+    pairs = [(body.query, text) for text in body.texts]
+    await check_lengths(served, "predict", pairs, body.truncate)
+    scores = await label_scores(exchange, served, pairs, raw=body.raw_scores)
+    ranks: list[dict[str, Any]] = [
+        {"index": index, "score": next(iter(each.values()))} for index, each in enumerate(scores)
+    ]
+    if body.return_text:
+        ranks = [rank | {"text": text} for rank, text in zip(ranks, body.texts, strict=True)]
+    return json_response(sorted(ranks, key=lambda rank: -rank["score"]))
+
+
+async def similarity(exchange: Exchange) -> Response:
+    """The cosine of a sentence with each of several others."""
+    body = exchange.json(SimilarityRequest)
+    served, parameters = model_for(exchange, embeds, "/similarity"), body.parameters
+    if parameters is not None:
+        parameters.check()
+        if parameters.prompt_name is not None:
+            raise BadInput("prompt_name: models here have no named prompts")
+    truncate = None if parameters is None else parameters.truncate
+    return json_response(await cosines(exchange, served, body.inputs, truncate))
+
+
+async def cosines(
+    exchange: Exchange, served: ServedModel, inputs: Similarity, truncate: bool | None = None
+) -> list[float]:
+    """The cosine of the source sentence with each of the others."""
+    if not inputs.sentences:
+        raise BadInput("sentences: there is no sentence")
+    texts = [inputs.source_sentence, *inputs.sentences]
+    source_D, *others = await vectors(exchange, served, texts, truncate)
+    return [float(source_D @ other_D) for other_D in others]
+
+
+async def info(exchange: Exchange) -> Response:
+    """The model and the limits of the server."""
+    served, limits = model_for(exchange, embeds, "/info"), exchange.engine.limits
+    return json_response(
+        {
+            "model_id": served.name,
+            "model_sha": None,
+            "model_dtype": str(next(served.model.module.parameters()).dtype)[6:],
+            "served_model_name": served.name,
+            "model_type": _model_type(served),
+            "max_concurrent_requests": limits.max_queued_requests,
+            "max_input_length": served.max_length,
+            "max_batch_tokens": limits.max_batch_tokens,
+            "max_batch_requests": None,
+            "max_client_batch_size": limits.max_inputs,
+            "auto_truncate": True,
+            "tokenization_workers": 1,
+            "version": __version__,
+            "sha": None,
+            "docker_label": None,
+        }
+    )
+
+
+def _model_type(served: ServedModel) -> dict[str, object]:
+    if not classifies(served) or served.labels is None:
+        component: Any = served.component("embed")
+        return {"embedding": {"pooling": component.pool}}
+    names = served.labels.names
+    labels = {
+        "id2label": {str(id_): name for id_, name in enumerate(names)},
+        "label2id": {name: id_ for id_, name in enumerate(names)},
+    }
+    return {"reranker" if reranks(served) else "classifier": labels}
+
+
+def error(status: int, kind: str, message: str) -> dict[str, str]:
+    """The body of an error."""
+    fallback = "Backend" if status >= 500 else "Validation"
+    return {"error": message, "error_type": TYPES.get(status, fallback)}
+
+
+ROUTES = [
+    DoorRoute("POST", "/embed", embed, "A vector for each input.", EmbedRequest),
+    DoorRoute("POST", "/embed_all", embed_all, "A vector for each token.", VectorRequest),
+    DoorRoute("POST", "/predict", predict, "The scores of all labels.", PredictRequest),
+    DoorRoute("POST", "/rerank", rerank, "Texts in the order of their scores.", RerankRequest),
+    DoorRoute("POST", "/similarity", similarity, "Cosines of sentences.", SimilarityRequest),
+    DoorRoute("POST", "/tokenize", tokenize, "Tokens of texts.", TokenizeRequest),
+    DoorRoute("POST", "/decode", decode_all, "Texts of token ids.", DecodeRequest),
+    DoorRoute("GET", "/info", info, "The model and the limits of the server."),
+    DoorRoute("POST", "/detokenize", detokenize, "The text of token ids.", DetokenizeRequest),
+    DoorRoute("GET", "/tokenizer_info", tokenizer_info, "Special tokens by role."),
+]
+DOOR = Door("TEI", ROUTES, error)

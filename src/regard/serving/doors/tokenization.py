@@ -1,0 +1,161 @@
+"""Tokens of texts and texts of tokens, in the shapes of TEI and of evaluation harnesses."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput
+from regard.serving.doors.door import Exchange, json_response
+from regard.serving.served_model import ServedModel
+from regard.text.vocabulary import MISSING, Vocabulary
+
+ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "sep_token", "cls_token")
+
+
+class TokenizeRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Texts under ``inputs`` (TEI), or one under ``prompt`` (evaluation harnesses)."""
+
+    inputs: str | list[str] | None = None
+    prompt: str | None = None
+    add_special_tokens: bool = True
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class DecodeRequest(Struct, forbid_unknown_fields=True):
+    """Token ids of one text, or of several."""
+
+    ids: list[int | list[int]]
+    skip_special_tokens: bool = True
+
+
+class DetokenizeRequest(Struct, forbid_unknown_fields=True):
+    """Token ids of one text."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+def reads_text(served: ServedModel) -> bool:
+    """Whether a model has a tokenizer."""
+    return served.tokenizer is not None and hasattr(served.tokenizer, "vocabularies")
+
+
+def tokenizing_model(exchange: Exchange, name: str | None = None) -> ServedModel:
+    """The model whose tokenizer a request means: its name may be in the address (?model=NAME)."""
+    name = name or exchange.request.query_params.get("model")
+    return exchange.choose_model(name, reads_text, "tokens")
+
+
+async def tokenize(exchange: Exchange) -> Response:
+    """Tokens of texts, in the shape of the request."""
+    body = exchange.json(TokenizeRequest)
+    if (body.inputs is None) == (body.prompt is None):
+        raise BadInput("write inputs (one text or a list), or one prompt")
+    if body.prompt_name is not None:
+        raise BadInput("prompt_name: models here have no named prompts")
+    served = tokenizing_model(exchange, body.model)
+    if body.prompt is not None:
+        tokens = _tokens(served, body.prompt, special=body.add_special_tokens)
+        ids = [token["id"] for token in tokens]
+        return json_response({"count": len(ids), "max_model_len": served.max_length, "tokens": ids})
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs or []
+    _check_count(exchange, len(texts))
+    return json_response([_tokens(served, text, special=body.add_special_tokens) for text in texts])
+
+
+def _check_count(exchange: Exchange, count: int) -> None:
+    most = exchange.engine.limits.max_inputs
+    if not 1 <= count <= most:
+        raise BadInput(f"{count} texts: a request has from 1 to {most}")
+
+
+def _tokens(served: ServedModel, text: str, *, special: bool) -> list[dict[str, Any]]:
+    """All tokens of a text, also those after the last that the model reads."""
+    cut = _vocabulary(served).segment(text)
+    own = [
+        _token(id_, text[span.start : span.end], span.start, span.end)
+        for id_, span in zip(cut.ids, cut.spans, strict=True)
+    ]
+    if not special:
+        return own
+    (read,) = served.model.tokens([text])
+    marks = [
+        _token(int(id_), name) if span is None else None
+        for id_, name, span in zip(read.ids, read.tokens, read.spans, strict=True)
+    ]
+    inner = [at for at, mark in enumerate(marks) if mark is None]
+    first, last = (inner[0], inner[-1] + 1) if inner else (len(marks), len(marks))
+    return [*filter(None, marks[:first]), *own, *filter(None, marks[last:])]
+
+
+def _token(
+    id_: int, text: str, start: int | None = None, stop: int | None = None
+) -> dict[str, Any]:
+    return {"id": id_, "text": text, "special": start is None, "start": start, "stop": stop}
+
+
+def _vocabulary(served: ServedModel, side: int = 0) -> Vocabulary:
+    if not reads_text(served):
+        raise BadInput(MISSING)
+    return served.tokenizer.vocabularies[side]
+
+
+def decode(served: ServedModel, ids: Sequence[int], *, skip_special: bool = True) -> str:
+    """The text of ids; special tokens are left out, or have their names."""
+    words = _vocabulary(served, -1)
+    if not all(0 <= id_ < len(words) for id_ in ids):
+        raise BadInput(f"ids: the ids of the vocabulary are 0 to {len(words) - 1}")
+    if skip_special:
+        return words.decode(ids)
+    runs = groupby(ids, lambda id_: _is_special(words, id_))
+    parts = [
+        part
+        for special, run in runs
+        for part in (words.pieces([*run]) if special else [words.decode([*run])])
+    ]
+    return (" " if words.kind == "wordpiece" else "").join(parts)
+
+
+def _is_special(words: Vocabulary, id_: int) -> bool:
+    """Whether decoding leaves out a token that is more than a space."""
+    return not words.decode([id_]) and bool(words.pieces([id_])[0].strip("▁ "))
+
+
+async def decode_all(exchange: Exchange) -> Response:
+    """The text of each row of ids."""
+    body = exchange.json(DecodeRequest)
+    served = tokenizing_model(exchange)
+    rows: list[Any] = [body.ids] if all(isinstance(id_, int) for id_ in body.ids) else body.ids
+    if any(isinstance(row, int) for row in rows):
+        raise BadInput("ids: write the ids of one text, or a list for each text")
+    _check_count(exchange, len(rows))
+    skip = body.skip_special_tokens
+    return json_response([decode(served, row, skip_special=skip) for row in rows])
+
+
+async def detokenize(exchange: Exchange) -> Response:
+    """The text of ids."""
+    body = exchange.json(DetokenizeRequest)
+    return json_response({"prompt": decode(tokenizing_model(exchange, body.model), body.tokens)})
+
+
+async def tokenizer_info(exchange: Exchange) -> Response:
+    """Special tokens by role."""
+    served = tokenizing_model(exchange)
+    words, ids = _vocabulary(served, -1), dict(served.tokenizer.special_ids)
+    for role, usual in (("eos_token", "eos"), ("bos_token", "bos")):
+        if role not in ids:
+            try:
+                ids[role] = getattr(words, usual)
+            except BadInput:
+                continue
+    names = {role: words.pieces([id_])[0] for role, id_ in ids.items() if id_ >= 0}
+    info = dict.fromkeys(ROLES) | names
+    return json_response(
+        info
+        | {"vocab_size": len(words), "model_max_length": served.max_length, "chat_template": None}
+    )

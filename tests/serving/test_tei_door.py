@@ -1,0 +1,175 @@
+"""The paths of text-embeddings-inference, and those that evaluation harnesses ask first."""
+
+import numpy as np
+import pytest
+
+from serving.running_server import running
+from small_bert import LONGEST, SENTENCES
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+
+LONG = "storm " * LONGEST
+
+
+@pytest.fixture(scope="module")
+def models():
+    kinds = {"one": "one", "several": "several", "ranker": "number", "states": "states"}
+    return {name: small_bert(kind) for name, kind in kinds.items()} | {"gpt": small_gpt2()}
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    with running(models) as server:
+        yield server
+
+
+def ask(server, path, body, status=200):
+    response = server.post(path, body)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_embed(server, models, normalize):
+    expected = models["states"].embed(SENTENCES, normalise=normalize, as_numpy=True)
+    body = {"inputs": [*SENTENCES], "normalize": normalize}
+    found = ask(server, "/embed?model=states", body)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    (alone,) = ask(server, "/embed?model=states", {"inputs": SENTENCES[0]} | {"dimensions": 4})
+    unit = expected[0, :4] / np.linalg.norm(expected[0, :4])
+    np.testing.assert_allclose(alone, unit, atol=1e-5)
+    ids = models["states"].tokens(SENTENCES[:1])[0].ids.tolist()
+    for inputs in (ids, [ids]):
+        (same,) = ask(server, "/embed?model=states", body | {"inputs": inputs})
+        np.testing.assert_allclose(same, expected[0], atol=1e-5)
+
+
+def test_a_vector_for_each_token(server, models):
+    found = ask(server, "/embed_all?model=states", {"inputs": [*SENTENCES[:2]]})
+    for ours, theirs in zip(found, models["states"].encode(SENTENCES[:2]), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_long_inputs_are_cut_unless_told(server):
+    for path, inputs in (("/embed?model=states", LONG), ("/predict?model=one", LONG)):
+        ask(server, path, {"inputs": inputs})
+        ask(server, path, {"inputs": inputs, "truncate": True})
+        error = ask(server, path, {"inputs": inputs, "truncate": False}, 413)
+        assert error["error_type"] == "Validation" and "truncate" in error["error"]
+        ask(server, path, {"inputs": "short", "truncate": False})
+
+
+def test_predict(server, models):
+    for name in ("one", "several"):
+        predictions = models[name].predict([SENTENCES[0], (SENTENCES[1], SENTENCES[2])])
+        body = {"inputs": [[SENTENCES[0]], [*SENTENCES[1:3]]]}
+        found = ask(server, f"/predict?model={name}", body)
+        for ours, theirs in zip(found, predictions, strict=True):
+            assert [each["score"] for each in ours] == sorted(
+                (each["score"] for each in ours), reverse=True
+            )
+            scores = {each["label"]: each["score"] for each in ours}
+            assert scores == pytest.approx(theirs.probabilities, abs=1e-5)
+        pair = ask(server, f"/predict?model={name}", {"inputs": [*SENTENCES[1:3]]})
+        assert pair[0]["score"] == pytest.approx(found[1][0]["score"], abs=1e-5)
+        alone = ask(server, f"/predict?model={name}", {"inputs": SENTENCES[0]})
+        assert alone[0]["score"] == pytest.approx(found[0][0]["score"], abs=1e-5)
+
+
+def test_raw_scores_are_logits(server, models):
+    (logits,) = models["one"].logits([SENTENCES[0]])
+    body = {"inputs": SENTENCES[0], "raw_scores": True}
+    scores = {each["label"]: each["score"] for each in ask(server, "/predict?model=one", body)}
+    expected = dict(zip(models["one"].labels.names, logits.tolist(), strict=True))
+    assert scores == pytest.approx(expected, abs=1e-4)
+
+
+def test_rerank(server, models):
+    query, texts = "Who mended nets?", [*SENTENCES]
+    values = [p.value for p in models["ranker"].predict([(query, text) for text in texts])]
+    order = sorted(range(len(texts)), key=lambda index: -values[index])
+    raw = ask(server, "/rerank", {"query": query, "texts": texts, "raw_scores": True})
+    assert [rank["index"] for rank in raw] == order and "text" not in raw[0]
+    assert raw[0]["score"] == pytest.approx(values[order[0]], abs=1e-4)
+    ranks = ask(server, "/rerank", {"query": query, "texts": texts, "return_text": True})
+    assert [rank["text"] for rank in ranks] == [texts[index] for index in order]
+    sigmoid = 1 / (1 + np.exp(-values[order[0]]))
+    assert ranks[0]["score"] == pytest.approx(sigmoid, abs=1e-4)
+    ask(server, "/rerank?model=one", {"query": query, "texts": texts}, 400)
+
+
+def test_similarity(server, models):
+    vectors = models["states"].embed(SENTENCES[:3], normalise=True, as_numpy=True)
+    inputs = {"source_sentence": SENTENCES[0], "sentences": [*SENTENCES[1:3]]}
+    found = ask(server, "/similarity?model=states", {"inputs": inputs})
+    np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("text", [SENTENCES[0], LONG])
+def test_tokenize_and_decode(server, models, text):
+    (tokens,) = ask(server, "/tokenize?model=one", {"inputs": text})
+    plain = models["one"].tokenizer.words.encode(text)
+    special = [token for token in tokens if token["special"]]
+    assert [token["text"] for token in special] == ["[CLS]", "[SEP]"]
+    assert special == [tokens[0], tokens[-1]] and tokens[0]["start"] is None
+    assert [token["id"] for token in tokens[1:-1]] == plain
+    assert all(text[t["start"] : t["stop"]] == t["text"] for t in tokens[1:-1])
+    body = {"inputs": [text, ""], "add_special_tokens": False}
+    first, second = ask(server, "/tokenize?model=one", body)
+    assert first == tokens[1:-1] and second == []
+    ids = [token["id"] for token in tokens]
+    decoded = models["one"].tokenizer.words.decode(plain)
+    assert ask(server, "/decode?model=one", {"ids": ids}) == [decoded]
+    assert ask(server, "/decode?model=one", {"ids": [ids, plain]}) == [decoded] * 2
+    whole = ask(server, "/decode?model=one", {"ids": ids, "skip_special_tokens": False})
+    assert whole == [f"[CLS] {decoded} [SEP]"]
+
+
+def test_what_harnesses_ask_first(server, models):
+    words, text = models["gpt"].tokenizer.words, "The old man reads naïve café"
+    body = {"prompt": text, "add_special_tokens": False, "model": "gpt"}
+    answer = ask(server, "/tokenize", body)
+    assert answer["tokens"] == words.encode(text)
+    assert answer["count"] == len(answer["tokens"]) and answer["max_model_len"] == 48
+    again = ask(server, "/detokenize", {"tokens": answer["tokens"], "model": "gpt"})
+    assert again == {"prompt": text}
+    info = server.client.get("/tokenizer_info?model=gpt").json()
+    assert info["eos_token"] == words.pieces([words.eos])[0]
+    assert {"bos_token", "pad_token", "chat_template"} <= info.keys()
+
+
+def test_info(server):
+    kinds = {"states": "embedding", "one": "classifier", "ranker": "reranker"}
+    for name, kind in kinds.items():
+        info = server.client.get(f"/info?model={name}").json()
+        assert info["model_id"] == name and [*info["model_type"]] == [kind]
+        assert info["max_input_length"] == LONGEST and info["model_dtype"] == "float32"
+    assert info["model_type"]["reranker"]["id2label"] == {"0": "likeness"}
+
+
+WRONG = {
+    "/embed?model=states": [
+        {"inputs": []},
+        {"inputs": "a", "prompt_name": "query"},
+        {"inputs": "a", "truncation_direction": "left"},
+        {"inputs": [99_999]},
+        {"inputs": "a", "dimensions": 99},
+        {"texts": "a"},
+    ],
+    "/embed": [{"inputs": "a"}],  # several models fit
+    "/predict?model=one": [{"inputs": ["a", "b", "c"]}, {"inputs": ["a", ["b"]]}, {"inputs": []}],
+    "/predict?model=gpt": [{"inputs": "a"}],
+    "/rerank": [{"query": "a", "texts": []}],
+    "/similarity?model=one": [{"inputs": {"source_sentence": "a", "sentences": []}}],
+    "/tokenize?model=one": [{}, {"inputs": "a", "prompt": "b"}, {"inputs": []}],
+    "/decode?model=one": [{"ids": [99_999]}, {"ids": [[1], 2]}, {"ids": [-1]}],
+}
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_wrong_requests(server, path):
+    for body in WRONG[path]:
+        error = ask(server, path, body, 400)
+        assert error.keys() == {"error", "error_type"} and error["error_type"] == "Validation"
+        assert "\n" not in error["error"]
+    assert ask(server, "/embed?model=nobody", {"inputs": "a"}, 404)["error_type"] == "Validation"
