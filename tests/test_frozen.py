@@ -31,7 +31,6 @@ RENAMED: dict[str, str] = {
     r"Recipe\.table\(self, kind\)": "Recipe.tables",
     r"\bwidest\b": "max_active",  # of Exact
     r"--max_active\b": "--max-active",
-    r"(Layout\(rows, .*, orders_T=None)\)": r"\1, full=False)",
     r"(Model\.save\(.*, overwrite=False)\)": r"\1, int8=False, attention)",
     r"\.chances\(": ".probabilities(",
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
@@ -46,7 +45,6 @@ RENAMED: dict[str, str] = {
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
-    r"(Model\.save\(.*, overwrite=False)\)": r"\1, int8=False, attention)",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.

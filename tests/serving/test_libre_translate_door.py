@@ -1,0 +1,176 @@
+"""The client libretranslatepy against a real server, and requests of other clients."""
+
+import json
+from dataclasses import replace
+from urllib.error import HTTPError
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from libretranslatepy import LibreTranslateAPI
+
+from regard.api import Model
+from regard.serving.api_keys import APIKeys
+from regard.serving.app import ServerSettings
+from regard.serving.engine import ServedModel
+from regard.serving.html_text import HTMLTexts
+from regard.text.labels import SingleLabelSet
+from serving.running_server import running
+from small_bert import small_bert
+from small_mistakes import TRANSLATORS, small_translator
+
+TEXT = "the owl sees the cow"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return Model(small_translator(next(iter(TRANSLATORS))))
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return Model(replace(small_bert("one"), labels=SingleLabelSet(("en", "de", "fr"))))
+
+
+@pytest.fixture(scope="module")
+def server(translator, detector):
+    served = [
+        ServedModel(translator, "mt-en-de"),
+        ServedModel(translator, "back", languages=("de", "en")),
+        ServedModel(translator, "third", languages=("fr", "de")),
+        ServedModel(detector, "detector"),
+    ]
+    with running(served) as server:
+        yield server
+
+
+def ask(server, body, status=200):
+    response = server.post("/translate", body)
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+def test_the_client_translates_and_lists_languages(server, translator):
+    client = LibreTranslateAPI(server.url)
+    ((best, *_),) = translator.translate([TEXT])
+    assert client.translate(TEXT, "en", "de") == best.text
+    assert client.languages() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "fr", "name": "French", "targets": ["de"]},
+    ]
+
+
+def test_a_language_is_detected(server, translator, detector):
+    (prediction,) = detector.predict([TEXT])
+    found = LibreTranslateAPI(server.url).detect(TEXT)
+    assert found[0]["language"] == prediction.label
+    assert found[0]["confidence"] == pytest.approx(100 * prediction.probability, abs=1e-2)
+    target = "de" if prediction.label != "de" else "en"
+    answer = ask(server, {"q": TEXT, "source": "auto", "target": target})
+    assert answer["detectedLanguage"]["language"] == prediction.label
+    ((best, *_),) = translator.translate([TEXT])
+    assert answer["translatedText"] == best.text
+
+
+def test_batches_and_alternatives(server, translator):
+    texts = [TEXT, "the cow", ""]
+    nbests = [[each.text for each in nbest] for nbest in translator.translate(texts)]
+    answer = ask(server, {"q": texts, "source": "en", "target": "de"})
+    assert answer == {"translatedText": [best for best, *_ in nbests]}
+    answer = ask(server, {"q": TEXT, "source": "en", "target": "de", "alternatives": 2})
+    assert answer["translatedText"] == nbests[0][0]
+    assert 1 <= len(answer["alternatives"]) <= 2
+    assert nbests[0][0] not in answer["alternatives"]
+    form = {"q": texts[:2], "source": "en", "target": "de", "alternatives": "1"}
+    posted = server.client.post("/translate", data=form).json()
+    assert len(posted["translatedText"]) == len(posted["alternatives"]) == 2
+
+
+def test_lines_stay_lines(server, translator):
+    ((first, *_), (second, *_)) = translator.translate([TEXT, "the cow"])
+    answer = ask(server, {"q": f"{TEXT}\n\n  the cow\n", "source": "en", "target": "de"})
+    assert answer["translatedText"] == f"{first.text}\n\n  {second.text}\n"
+
+
+def test_html_keeps_its_tags(server, translator):
+    document = '<p class="x">the owl <b>sees</b> <br/>the cow &amp; 3</p><!-- no --><pre>a</pre>'
+    answer = ask(server, {"q": document, "source": "en", "target": "de", "format": "html"})
+    texts = ["the owl", "sees", "the cow & 3"]
+    found = [best.text for best, *_ in translator.translate(texts)]
+    escaped = [
+        text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for text in found
+    ]
+    expected = document
+    for text, other in zip(["the owl", "sees", "the cow &amp; 3"], escaped, strict=True):
+        expected = expected.replace(text, other, 1)
+    assert answer["translatedText"] == expected
+
+
+@given(st.text("<>/ab! &;\"'=-p\n", max_size=40))
+def test_any_html_is_read(document):
+    read = HTMLTexts(document)
+    assert len(read.parts) == 2 * len(read.texts) + 1
+    HTMLTexts(read.replaced(read.texts))
+
+
+def test_html_with_code_is_the_same_without_translation():
+    document = (
+        "<!DOCTYPE html><script>if (a < b && c) {}</script><style>a>b{}</style>"
+        '<p translate="no">a <i>b</i></p><p>one<img src="a.png"> two</p><code>x &lt; y</code>'
+    )
+    read = HTMLTexts(document)
+    assert read.texts == ["one", "two"] and read.replaced(read.texts) == document
+
+
+def test_the_same_language_is_left_alone(server):
+    assert ask(server, {"q": TEXT, "source": "en", "target": "en"}) == {"translatedText": TEXT}
+
+
+def test_settings_of_a_page(server):
+    settings = server.client.get("/frontend/settings").json()
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert settings["keyRequired"] is False and settings["charLimit"] == -1
+
+
+def test_keys_may_be_in_the_body(translator, tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("a-long-enough-key\n")
+    settings = ServerSettings(keys=APIKeys.read(path))
+    with running([ServedModel(translator, "mt-en-de")], settings) as server:
+        client = LibreTranslateAPI(server.url, api_key="a-long-enough-key")
+        assert isinstance(client.translate("the cow", "en", "de"), str)
+        assert len(client.languages()) == 1
+        body = {"q": "the cow", "source": "en", "target": "de"}
+        assert server.post("/translate", body | {"api_key": "a-long-enough-key"}).is_success
+        assert server.post("/translate", body).status_code == 401
+        with pytest.raises(HTTPError, match="401"):
+            LibreTranslateAPI(server.url, api_key="a-wrong-key-here").translate("a", "en", "de")
+        assert server.client.get("/frontend/settings").status_code == 401
+
+
+WRONG = {
+    "missing q": {"source": "en", "target": "de"},
+    "missing source": {"q": "a", "target": "de"},
+    "missing target": {"q": "a", "source": "en"},
+    "xx is not supported": {"q": "a", "source": "en", "target": "xx"},
+    "en is not supported as a target of fr": {"q": "a", "source": "fr", "target": "en"},
+    "no text": {"q": [], "source": "en", "target": "de"},
+    "format": {"q": "a", "source": "en", "target": "de", "format": "pdf"},
+    "colour": {"q": "a", "source": "en", "target": "de", "colour": 1},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_requests(server, message):
+    error = ask(server, WRONG[message], 400)
+    assert error.keys() == {"error"} and message in error["error"]
+
+
+def test_without_a_model_nothing_is_detected(translator):
+    with running([ServedModel(translator, "mt-en-de")]) as server:
+        assert server.post("/detect", {"q": "a"}).status_code == 404
+        error = ask(server, {"q": "a", "source": "auto", "target": "de"}, 400)["error"]
+        assert "write one of en" in error
+        broken = server.client.post("/translate", content=b"\xff\xfe")
+        assert broken.status_code == 400 and json.loads(broken.content)["error"]
