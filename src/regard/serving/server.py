@@ -34,6 +34,7 @@ DOORS: Sequence[Door] = (
 
 HEADER_SECONDS = 20  # for a client to send its first request
 KEEP_ALIVE = 30  # seconds between requests of a connection
+START_SECONDS = 300  # for a worker process to import torch; a silent one is replaced
 MOST_CONNECTIONS = 4_096
 
 
@@ -124,6 +125,7 @@ def uvicorn_config(app: object, drain: int, workers: int = 1) -> uvicorn.Config:
         workers=workers,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE,
+        timeout_worker_healthcheck=START_SECONDS,
         timeout_graceful_shutdown=drain,
     )
 
