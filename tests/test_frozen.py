@@ -45,10 +45,12 @@ RENAMED: dict[str, str] = {
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
+    r"((?:Greedy|Sample)\(.*, repetition_penalty=1.0)\)": r"\1, logit_bias)",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"(?:Greedy|Sample)\.logit_bias",
     r"coreference .*",  # keys of its recipes
     r"Resolved(?:Mention|Text)(?:\(|\.).*",
     r"predict --html = None",

@@ -17,26 +17,26 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 519,
-    "lines": 78_252,
-    "lines of code": 49_218,
+    "files": 574,
+    "lines": 89_045,
+    "lines of code": 56_386,
     "files under 40 lines": 7,
     "basenames used twice": 31,
-    "Any": 193,
-    "cast(Any": 3,
+    "Any": 314,
+    "cast(Any": 5,
     "aliases of Any": 0,
-    "type: ignore": 33,
+    "type: ignore": 36,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 73,
+    "choices by kind": 91,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
-    "GPT-2": (14, 2_932),
-    "BERT": (15, 3_351),
-    "ViT": (15, 3_541),
-    "Bahdanau": (15, 3_357),
-    "XLNet": (14, 3_208),
+    "GPT-2": (14, 3_000),
+    "BERT": (15, 3_419),
+    "ViT": (15, 3_610),
+    "Bahdanau": (15, 3_410),
+    "XLNet": (14, 3_267),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02
