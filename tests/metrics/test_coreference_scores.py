@@ -214,6 +214,8 @@ def test_pronouns_are_scored_as_in_gap():
 def test_pronouns_of_one_gender_have_no_bias_and_bias_has_an_interval():
     right = decision((True, False), (True, False))
     assert "bias" not in {score.name for score in pronoun_scores([right])}
+    wrong = [decision((True, False), (False, False)), decision((True,), (True,), "feminine")]
+    assert "bias" not in {score.name for score in pronoun_scores(wrong)}
     both = [right, decision((True, False), (True, False), "feminine")] * 10
     bias = pronoun_scores(both, with_interval=True)[-1]
     assert (bias.name, bias.value, tuple(bias.interval)) == ("bias", 1.0, (1.0, 1.0))

@@ -192,7 +192,7 @@ def test_predict_draws_a_page(untrained, tmp_path):
 
 
 def test_given_mentions_are_the_only_ones(data, tmp_path):
-    recipe = recipe_with(coreference={"mentions": "gold"})
+    recipe = recipe_with(coreference={"mentions": "gold", "singletons": False})
     recipe["coreference"].pop("widest")
     train(recipe, data, tmp_path / "run")
     model = regard.load(tmp_path / "run" / "model", "cpu")
@@ -201,6 +201,9 @@ def test_given_mentions_are_the_only_ones(data, tmp_path):
     with pytest.raises(BadInput, match="this model reads given mentions"):
         model.predict(["Ann saw Bob."])
     (tmp_path / "in.txt").write_text("Ann saw Bob.\n")
+    refused = run("predict", tmp_path / "run" / "model", tmp_path / "in.txt", code=2)
+    assert "in.txt:1: this model reads given mentions" in refused.stderr
+    (tmp_path / "in.txt").write_text(' {"sentences": [["Ann", "saw", "Bob"]]}\n')
     refused = run("predict", tmp_path / "run" / "model", tmp_path / "in.txt", code=2)
     assert "in.txt:1: this model reads given mentions" in refused.stderr
 

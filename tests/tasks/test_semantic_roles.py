@@ -143,6 +143,12 @@ def test_bad_settings_are_refused(folder, tmp_path, settings, message):
     assert not (tmp_path / "run").exists()
 
 
+def test_sentences_without_predicates_are_refused(folder, tmp_path):
+    data = {name: [(["dog", "owl"], [])] * 3 for name in ("train", "dev", "test")}
+    with pytest.raises(BadInput, match=r"data\.train: no sentence has a predicate"):
+        list(regard.train(recipe_of(folder), data=data, out=tmp_path / "run"))
+
+
 def test_a_tagger_is_not_scored_as_a_labeller(folder, tmp_path):
     task = task_of(make_recipe(recipe_of(folder), "owls"))
     examples = task.read(task.tables.data.test, folder)

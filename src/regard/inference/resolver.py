@@ -227,7 +227,7 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
         return self.rows([given], [0])[0].cost
 
     def parse(self, line: str, where: str) -> DocumentInput:
-        if line.startswith("{"):
+        if line.lstrip().startswith("{"):
             return self.parse_record(json_object(line, where), where)
         if self.head.gold:
             raise BadInput(f"{where}: {GOLD_ONLY}")
@@ -235,6 +235,8 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
 
     def parse_record(self, record: Mapping[str, object], where: str) -> DocumentInput:
         if "sentences" in record:
+            if self.head.gold and "clusters" not in record:
+                raise BadInput(f"{where}: {GOLD_ONLY}")
             return document_of(record, where)
         return super().parse_record(record, where)
 

@@ -188,6 +188,8 @@ def pronoun_scores(
     scores = share_scores(measures, statistics, signature, with_interval)
     if not {f"{gender} F1" for gender in GENDERS} <= measures.keys():
         return scores
+    if not f1(statistics.sum(0)[3:6]):
+        return scores  # a ratio to 0
     bias = MetricScore(BIAS, _bias(statistics.sum(0)), signature)
     if with_interval:
         drawn = interval(resampled(statistics, _bias))

@@ -41,8 +41,8 @@ def read_document(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor |
 class CoreferenceHead(AnyHead):
     """Mention-ranking head over spans of at most ``widest`` words.
 
-    The ``ratio`` of words best spans that do not cross each other are mentions; with ``gold``, all
-    given spans are. Each is scored with ``antecedents`` mentions before it: the best by a bilinear
+    Mentions are the spans with the best scores that do not cross a better one, ``ratio`` for each
+    word; with ``gold``, all given spans. Each is scored with ``antecedents`` mentions before it: the best by a bilinear
     score (``coarse``), or the nearest. With ``order`` 2, spans are scored a second time, after
     their expected antecedent is mixed into them. ``hidden`` is the size of both hidden layers of a
     score, ``feature_size`` of the vector of a width, a distance, a speaker or a genre; the last two

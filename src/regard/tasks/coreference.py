@@ -95,25 +95,14 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
         yield from super().unread_keys()
         config = self.config
         for key in ("widest", "ratio", "singletons") if config.mentions == "gold" else ():
-            if key in config.model_fields_set:
+            if getattr(config, key) != CoreferenceConfig.model_fields[key].default:
                 yield f'coreference.{key} with coreference.mentions = "gold"'
 
     @property
     def head_facts(self) -> CoreferenceHead:
         """The head that the table ``coreference`` describes."""
-        config = self.config
-        keys = (
-            "widest",
-            "ratio",
-            "antecedents",
-            "coarse",
-            "order",
-            "metadata",
-            "hidden",
-            "dropout",
-        )
-        values = {key: getattr(config, key) for key in keys}
-        return CoreferenceHead(**values, gold=config.mentions == "gold")
+        values = {key: getattr(self.config, key) for key in HEAD_KEYS}
+        return CoreferenceHead(**values, gold=self.config.mentions == "gold")
 
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
         if facts.trunk.embed.reads_images:

@@ -80,6 +80,8 @@ class Roles(EncoderTask[RoleExample, RowTokenizer, RoleLabeller, LabelSet]):
 
     def label_set(self, examples: Sequence[RoleExample]) -> LabelSet:
         tags = {tag for example in examples for tag in self._tags(example)}
+        if not tags:
+            raise BadInput("data.train: no sentence has a predicate")
         return SingleLabelSet.of(scheme_tags({*tags, PREDICATE}, SCHEME), {})
 
     def _tags(self, example: RoleExample) -> Iterator[str]:

@@ -3,10 +3,10 @@
 Vectors of words and of their characters go through two highway layers and a bidirectional LSTM.
 s(h, u) = w·[h; u; h ⊙ u] (equation 1); a word h attends to the words u of the question (ũ), and
 h̃ is the mean of the context weighted by the softmax of its largest scores. Two further layers read
-g = [h; ũ; h ⊙ ũ; h ⊙ h̃], and a last one their states m: [g; m; m²] has the logits of the span. In
-the paper the first word is scored without m² and the last without m. The paper computes states of
-the context alone; here those of the question are computed in the same way, because a span task
-scores "no answer" at the first token of a row.
+g = [h; ũ; h ⊙ ũ; h ⊙ h̃] with states m, and a last layer reads m with states m². A linear layer over
+[g; m; m²] has the logits of the span; in the paper the first word is scored without m² and the last
+without m. The paper computes states of the context alone; here the question has states as well,
+because a span task scores "no answer" at the first token of a row.
 """
 
 from collections.abc import Mapping
