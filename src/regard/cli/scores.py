@@ -134,9 +134,7 @@ def label_table(scores: Sequence[LabelScore], title: str) -> OutputTable:
 def confusion_of(results: TaskScores) -> Confusion:
     """The confusion matrix of a task whose examples have one label each."""
     if results.confusion is None:
-        raise BadInput(
-            "--confusion, --svg: spans (entities, roles) have no confusion matrix; use --labels"
-        )
+        raise BadInput("--confusion, --svg: spans of words have no confusion matrix; use --labels")
     return results.confusion
 
 

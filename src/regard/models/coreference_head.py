@@ -42,11 +42,11 @@ class CoreferenceHead(AnyHead):
     """Mention-ranking head over spans of at most ``widest`` words.
 
     Mentions are the spans with the best scores that do not cross a better one, ``ratio`` for each
-    word; with ``gold``, all given spans. Each is scored with ``antecedents`` mentions before it: the best by a bilinear
-    score (``coarse``), or the nearest. With ``order`` 2, spans are scored a second time, after
-    their expected antecedent is mixed into them. ``hidden`` is the size of both hidden layers of a
-    score, ``feature_size`` of the vector of a width, a distance, a speaker or a genre; the last two
-    are features only with ``metadata``.
+    word; with ``gold``, all given spans. Each is scored with ``antecedents`` mentions before it:
+    the best by a bilinear score (``coarse``), or the nearest. With ``order`` 2, spans are scored a
+    second time, after their expected antecedent is mixed into them. ``hidden`` is the size of both
+    hidden layers of a score, ``feature_size`` of the vector of a width, a distance, a speaker or a
+    genre; the last two are features only with ``metadata``.
     """
 
     name: ClassVar[str] = "coreference"
