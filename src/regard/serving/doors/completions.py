@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -34,6 +34,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 PARAMETER = re.compile(r"([a-z_]+): ")  # at the beginning of a message
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # of errors, by status
 LONGEST_CHARACTER = 4  # bytes of UTF-8
+CODES = {"unknown_model": ("model_not_found", "model")}  # code and parameter, by kind
 REASONS = {"eos": "stop", "stop": "stop", "length": "length", "positions": "length"}
 
 
@@ -41,8 +42,7 @@ def error(status: int, kind: str, message: str) -> dict[str, object]:
     """The body of an error; a message that begins with a parameter names it."""
     match = PARAMETER.match(message)
     fallback = "server_error" if status >= 500 else "invalid_request_error"
-    code = "model_not_found" if kind == "unknown_model" else kind
-    parameter = "model" if kind == "unknown_model" else match and match[1]
+    code, parameter = CODES.get(kind, (kind, match and match[1]))
     return {
         "error": {
             "message": message,
@@ -192,11 +192,8 @@ async def complete(exchange: Exchange) -> Response:
     )
     exchange.log |= {} if body.user is None else {"user": body.user}
     given, options = texts_or_ids(body.prompt, "prompt"), body.options
-    rows = await exchange.engine.prepare(served.name, "generate", given, options)
-    for row in rows:
-        if isinstance(row, BadInput):
-            raise row
-    prompts = [cast(Any, row).data.ids[0] for row in rows]
+    rows = await exchange.rows(served, "generate", given, options)
+    prompts = [row.data.ids[0] for row in rows]
     head = {
         "id": f"cmpl-{exchange.id}",
         "object": "text_completion",
@@ -352,9 +349,11 @@ async def _stream(
                     yield _event(head, _choice(piece))
                 else:
                     result = piece
-        except (BadInput, Refusal) as fault:
-            status, kind = getattr(fault, "status", 400), getattr(fault, "kind", "bad_input")
-            yield b"data: " + msgspec.json.encode(error(status, kind, str(fault))) + b"\n\n"
+        except BadInput as fault:
+            yield _fault(400, "bad_input", str(fault))
+            return
+        except Refusal as fault:
+            yield _fault(fault.status, fault.kind, str(fault))
             return
         (generation,) = result.value.texts
         yield _event(head, _choice("", REASONS[generation.ended]))
@@ -370,6 +369,10 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
     yield first
     async for each in rest:
         yield each
+
+
+def _fault(status: int, kind: str, message: str) -> bytes:
+    return b"data: " + msgspec.json.encode(error(status, kind, message)) + b"\n\n"
 
 
 def _choice(text: str, reason: str | None = None) -> dict[str, Any]:

@@ -4,15 +4,15 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.inference.component import AnyResult
-from regard.serving.engine import NO_OPTIONS, Answer, ServingEngine
+from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
+from regard.inference.component import AnyResult, AnyRow
+from regard.serving.engine import NO_OPTIONS, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
 from regard.serving.served_model import ServedModel
 
@@ -122,7 +122,26 @@ class Exchange:
         self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
         run = self.engine.run
         answers = await run(served.name, component, inputs, options, self.deadline)
-        return [_result(answer, len(inputs)) for answer in answers]
+        return [_checked(answer, len(inputs)) for answer in answers]
+
+    async def rows(
+        self,
+        served: ServedModel,
+        component: str,
+        inputs: Sequence[Any],
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> list[AnyRow]:
+        """The row of each input; a bad input is an error of the request."""
+        prepared = await self.engine.prepare(served.name, component, inputs, options)
+        return [_checked(row, len(inputs)) for row in prepared]
+
+    async def call(
+        self, served: ServedModel, inputs: Sequence[AnyRow], function: Callable[[ServedModel], Body]
+    ) -> Body:
+        """The value of a function that needs the model for itself, to read these rows."""
+        tokens = max(1, sum(row.cost for row in inputs))
+        self.log |= {"model": served.name, "inputs": len(inputs)}
+        return await self.engine.call(served.name, function, tokens, self.deadline)
 
     @property
     def deadline(self) -> float | None:
@@ -139,10 +158,10 @@ class Exchange:
         return seconds
 
 
-def _result(answer: Answer, inputs: int) -> AnyResult:
-    if isinstance(answer, BadInput):
-        raise answer if inputs > 1 else BadInput(answer.reason)
-    return answer
+def _checked(item: Body | BadItem, inputs: int) -> Body:
+    if isinstance(item, BadInput):
+        raise item if inputs > 1 else BadInput(cast(BadItem, item).reason)
+    return cast(Body, item)
 
 
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:

@@ -69,13 +69,13 @@ class VectorParameters(TruncatingRequest, kw_only=True):
 
 
 async def extract_features(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: VectorParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: VectorParameters
 ) -> object:
     """A vector for each text."""
-    chosen.check()
+    settings.check()
     texts, _ = texts_of(inputs)
-    found = await vectors(exchange, served, texts, chosen.truncate, normalise=chosen.normalize)
-    return [shortened(vector, chosen.dimensions) for vector in found]
+    whole = await vectors(exchange, served, texts, settings.truncate, normalise=settings.normalize)
+    return [shortened(vector, settings.dimensions) for vector in whole]
 
 
 class NoParameters(Struct, forbid_unknown_fields=True):
@@ -83,7 +83,7 @@ class NoParameters(Struct, forbid_unknown_fields=True):
 
 
 async def compare(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: NoParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: NoParameters
 ) -> object:
     """The cosine of a sentence with each of several others."""
     return await cosines(exchange, served, converted(inputs, Similarity, "inputs"))
@@ -105,14 +105,14 @@ class LabelParameters(Struct, forbid_unknown_fields=True):
 
 
 async def classify(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: LabelParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: LabelParameters
 ) -> object:
     """The labels of each text, or pair {"text", "text_pair"}."""
     given = inputs if isinstance(inputs, list) else [inputs]
     pairs = [_text_or_pair(each) for each in given]
-    raw = chosen.function_to_apply is not None
+    raw = settings.function_to_apply is not None
     scores = await label_scores(exchange, served, pairs, raw=raw)
-    return [chosen.best(each) for each in scores]
+    return [settings.best(each) for each in scores]
 
 
 class TextPair(Struct, forbid_unknown_fields=True):
@@ -128,7 +128,7 @@ def _text_or_pair(given: object) -> str | tuple[str, str]:
 
 
 async def label_image(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: LabelParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: LabelParameters
 ) -> object:
     """The labels of an image: its bytes, or in base64."""
     pixels = exchange.limits.pixels
@@ -136,9 +136,9 @@ async def label_image(
         image = decode_bounded(inputs, pixels)
     else:
         image = decode_image_text(inputs, pixels)
-    raw = chosen.function_to_apply is not None
-    (scores,) = await label_scores(exchange, served, cast(Any, [image]), raw=raw)
-    return chosen.best(scores)
+    raw = settings.function_to_apply is not None
+    (scores,) = await label_scores(exchange, served, [image], raw=raw)
+    return settings.best(scores)
 
 
 class TagParameters(Struct, forbid_unknown_fields=True):
@@ -150,24 +150,24 @@ class TagParameters(Struct, forbid_unknown_fields=True):
 
 
 async def tag(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: TagParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: TagParameters
 ) -> object:
     """The entities of each text, or the tags of its words."""
     component: Any = served.component("predict")
-    if chosen.aggregation_strategy not in (None, "none", "simple"):
+    if settings.aggregation_strategy not in (None, "none", "simple"):
         raise BadInput("aggregation_strategy: none and simple are known here")
-    if chosen.stride is not None:
+    if settings.stride is not None:
         raise BadInput("stride: the model's own is used")
-    joins = chosen.aggregation_strategy != "none" and component.finds_entities
+    joins = settings.aggregation_strategy != "none" and component.finds_entities
     texts, is_list = texts_of(inputs)
     results = await exchange.results(served, "predict", texts)
-    found = [
-        _entities(result.value, chosen.ignore_labels)
+    lists = [
+        _entities(result.value, settings.ignore_labels)
         if joins
-        else _tags(result.value, chosen.ignore_labels)
+        else _tags(result.value, settings.ignore_labels)
         for result in results
     ]
-    return found if is_list else found[0]
+    return lists if is_list else lists[0]
 
 
 def _entities(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
@@ -203,29 +203,29 @@ class AnswerParameters(Struct, forbid_unknown_fields=True):
     handle_impossible_answer: bool | None = None
 
 
-class Question(Struct, forbid_unknown_fields=True):
+class QuestionInput(Struct, forbid_unknown_fields=True):
     question: str
     context: str
 
 
 async def answer(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: AnswerParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: AnswerParameters
 ) -> object:
     """The best answer to a question in its context, or the ``top_k`` best."""
-    asked = converted(inputs, Question, "inputs")
-    (result,) = await exchange.results(served, "predict", [(asked.question, asked.context)])
-    found = [
+    pair = converted(inputs, QuestionInput, "inputs")
+    (result,) = await exchange.results(served, "predict", [(pair.question, pair.context)])
+    answers = [
         {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end}
         for span in result.value.best
     ]
-    if chosen.handle_impossible_answer:
+    if settings.handle_impossible_answer:
         none = {"answer": "", "score": result.value.no_answer_probability, "start": 0, "end": 0}
-        found = sorted([*found, none], key=lambda each: -each["score"])
-    if chosen.top_k > 1:
-        return found[: chosen.top_k]
-    if not found:
+        answers = sorted([*answers, none], key=lambda each: -each["score"])
+    if settings.top_k > 1:
+        return answers[: settings.top_k]
+    if not answers:
         raise BadInput("inputs: the context has no answer")
-    return found[0]
+    return answers[0]
 
 
 class FillParameters(Struct, forbid_unknown_fields=True):
@@ -233,13 +233,13 @@ class FillParameters(Struct, forbid_unknown_fields=True):
 
 
 async def fill(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: FillParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: FillParameters
 ) -> object:
     """The most probable words for the mask of a text; of several masks, a list for each."""
     texts, is_list = texts_of(inputs)
-    results = await exchange.results(served, "fill", texts, {"top": chosen.top_k})
-    found = [_fills(served, *pair) for pair in zip(texts, results, strict=True)]
-    return found if is_list else found[0]
+    results = await exchange.results(served, "fill", texts, {"top": settings.top_k})
+    lists = [_fills(served, *pair) for pair in zip(texts, results, strict=True)]
+    return lists if is_list else lists[0]
 
 
 def _fills(served: ServedModel, text: str, result: Any) -> object:
@@ -252,7 +252,7 @@ def _fills(served: ServedModel, text: str, result: Any) -> object:
         before, after = mask.join(parts[: place + 1]), mask.join(parts[place + 1 :])
         return served.tokenizer.join(before, word) + after
 
-    found = [
+    lists = [
         [
             {
                 "score": each.probability,
@@ -264,7 +264,7 @@ def _fills(served: ServedModel, text: str, result: Any) -> object:
         ]
         for place, top in enumerate(blanks)
     ]
-    return found[0] if len(found) == 1 else found
+    return lists[0] if len(lists) == 1 else lists
 
 
 class GenerateParameters(Struct, forbid_unknown_fields=True):
@@ -299,13 +299,13 @@ class GenerateParameters(Struct, forbid_unknown_fields=True):
 
 
 async def generate(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: GenerateParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: GenerateParameters
 ) -> object:
     """The continuation of each prompt."""
     texts, _ = texts_of(inputs)
-    results = await exchange.results(served, "generate", texts, chosen.options(served))
+    results = await exchange.results(served, "generate", texts, settings.options(served))
     return [
-        {"generated_text": (text if chosen.return_full_text else "") + result.value.texts[0].text}
+        {"generated_text": (text if settings.return_full_text else "") + result.value.texts[0].text}
         for text, result in zip(texts, results, strict=True)
     ]
 
@@ -316,12 +316,12 @@ class TranslateParameters(Struct, forbid_unknown_fields=True):
 
 
 async def translate(
-    exchange: Exchange, served: ServedModel, inputs: object, chosen: TranslateParameters
+    exchange: Exchange, served: ServedModel, inputs: object, settings: TranslateParameters
 ) -> object:
     """The translation of each text."""
     codes = (
-        ("src_lang", chosen.src_lang, served.source),
-        ("tgt_lang", chosen.tgt_lang, served.target),
+        ("src_lang", settings.src_lang, served.source),
+        ("tgt_lang", settings.tgt_lang, served.target),
     )
     for name, code, known in codes:
         if code is not None and code != known:
@@ -332,23 +332,24 @@ async def translate(
     return [{"translation_text": result.value.texts[0].text} for result in results]
 
 
-class Task(NamedTuple):
-    """A task: its parameters, and the function that does it."""
+class InferenceTask(NamedTuple):
+    """A task: its parameters, the function that does it, and whether a body may be its input."""
 
     parameters: type[Any]
     run: Callable[[Exchange, ServedModel, Any, Any], Coroutine[Any, Any, object]]
+    reads_bytes: bool = False
 
 
 TASKS = {
-    "feature-extraction": Task(VectorParameters, extract_features),
-    "sentence-similarity": Task(NoParameters, compare),
-    "text-classification": Task(LabelParameters, classify),
-    "image-classification": Task(LabelParameters, label_image),
-    "token-classification": Task(TagParameters, tag),
-    "question-answering": Task(AnswerParameters, answer),
-    "fill-mask": Task(FillParameters, fill),
-    "text-generation": Task(GenerateParameters, generate),
-    "translation": Task(TranslateParameters, translate),
+    "feature-extraction": InferenceTask(VectorParameters, extract_features),
+    "sentence-similarity": InferenceTask(NoParameters, compare),
+    "text-classification": InferenceTask(LabelParameters, classify),
+    "image-classification": InferenceTask(LabelParameters, label_image, reads_bytes=True),
+    "token-classification": InferenceTask(TagParameters, tag),
+    "question-answering": InferenceTask(AnswerParameters, answer),
+    "fill-mask": InferenceTask(FillParameters, fill),
+    "text-generation": InferenceTask(GenerateParameters, generate),
+    "translation": InferenceTask(TranslateParameters, translate),
 }
 PREDICTED = {
     "classify": "text-classification",
@@ -381,22 +382,22 @@ async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
     parts = exchange.request.path_params
     everything = "every task: write /models/NAME"
     served = exchange.choose_model(parts["name"] if named else None, lambda _: True, everything)
-    task = parts.get("task") or task_of(served)
-    if task not in TASKS:
-        raise NotFound(f"there is no task {shown(task)}{did_you_mean(task, TASKS)}")
-    if task == "image-classification" and not exchange.body.lstrip().startswith(b"{"):
-        content = await TASKS[task].run(exchange, served, exchange.body, LabelParameters())
-        return json_response(content)
+    name = parts.get("task") or task_of(served)
+    if name not in TASKS:
+        raise NotFound(f"there is no task {shown(name)}{did_you_mean(name, TASKS)}")
+    if TASKS[name].reads_bytes and not exchange.body.lstrip().startswith(b"{"):
+        settings = TASKS[name].parameters()
+        return json_response(await TASKS[name].run(exchange, served, exchange.body, settings))
     body = exchange.json(TaskRequest)
     if body.stream:
         raise BadInput("stream: use /v1/completions")
     given = body.parameters or {}
     if isinstance(body.inputs, dict) and "source_sentence" in body.inputs:
-        task = "sentence-similarity"
+        name = "sentence-similarity"
     elif body.of_vectors:
-        task, given = "feature-extraction", given | _vector_parameters(body)
-    chosen = converted(given, TASKS[task].parameters, "parameters")
-    return json_response(await TASKS[task].run(exchange, served, body.inputs, chosen))
+        name, given = "feature-extraction", given | _vector_parameters(body)
+    settings = converted(given, TASKS[name].parameters, "parameters")
+    return json_response(await TASKS[name].run(exchange, served, body.inputs, settings))
 
 
 def _vector_parameters(body: TaskRequest) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.serving.doors.door import Exchange
 from regard.serving.doors.own import has_path
 from regard.serving.served_model import ServedModel
 from regard.text.labels import RegressionSet
-
-TextOrPair = str | tuple[str, str]
 
 
 def classifies(served: ServedModel) -> bool:
@@ -24,9 +23,12 @@ def reranks(served: ServedModel) -> bool:
 
 
 async def label_scores(
-    exchange: Exchange, served: ServedModel, inputs: Sequence[TextOrPair], *, raw: bool = False
+    exchange: Exchange, served: ServedModel, inputs: Sequence[Any], *, raw: bool = False
 ) -> list[dict[str, float]]:
-    """The probability of each label; of a model of numbers, their sigmoid. ``raw``: the logits."""
+    """The probability of each label of texts, pairs or images; ``raw``: the logits.
+
+    Of a model of numbers, the sigmoid of each number.
+    """
     if raw:
         return await _logits(exchange, served, inputs)
     results = await exchange.results(served, "predict", inputs)
@@ -37,25 +39,21 @@ async def label_scores(
 
 
 async def _logits(
-    exchange: Exchange, served: ServedModel, inputs: Sequence[TextOrPair]
+    exchange: Exchange, served: ServedModel, inputs: Sequence[Any]
 ) -> list[dict[str, float]]:
-    rows = await exchange.engine.prepare(served.name, "predict", inputs)
-    for row in rows:
-        if isinstance(row, BadInput):
-            raise row
-    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+    if served.facts.sides != TrunkWithHeads.sides:
+        raise BadInput("raw_scores: this model writes its labels; they have no logits")
+    rows = await exchange.rows(served, "predict", inputs)
 
     def run(model: ServedModel) -> list[dict[str, float]]:
         component: Any = model.component("predict")
-        if not hasattr(component, "logits"):
-            raise BadInput("raw_scores: this model writes its labels; they have no logits")
         names = component.labels.names
         return [
             dict(zip(names, logits_V.tolist(), strict=True))
             for logits_V in component.logits([*inputs])
         ]
 
-    return await exchange.engine.call(served.name, run, max(1, tokens), exchange.deadline)
+    return await exchange.call(served, rows, run)
 
 
 def sigmoid(value: float) -> float:

@@ -48,10 +48,10 @@ class DetectRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 def _fields(content: bytes) -> dict[str, Any]:
     """Fields of a form; a field that occurs several times is a list."""
     try:
-        found = parse_qs(content.decode("ascii"), keep_blank_values=True, errors="strict")
+        form = parse_qs(content.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
         raise BadInput("the body is neither JSON nor a form") from None
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in form.items()}
 
 
 def read_request(exchange: Exchange, of: type[Any]) -> Any:
@@ -119,17 +119,17 @@ async def translate(exchange: Exchange) -> Response:
         answer["detectedLanguage"] = [best[0] for best in await detected(exchange, texts)]
         languages = [each["language"] for each in answer["detectedLanguage"]]
     documents = [_document(text, is_html=body.format == "html") for text in texts]
-    found: list[list[str]] = [[] for _ in texts]
+    translations: list[list[str]] = [[] for _ in texts]
     for language in dict.fromkeys(languages):
         numbers = [number for number, each in enumerate(languages) if each == language]
         own = [documents[number] for number in numbers]
         for number, best in zip(
             numbers, await _translated(exchange, own, language, target, body), strict=True
         ):
-            found[number] = best
-    answer["translatedText"] = [best for best, *_ in found]
+            translations[number] = best
+    answer["translatedText"] = [best for best, *_ in translations]
     if body.alternatives:
-        answer["alternatives"] = [others for _, *others in found]
+        answer["alternatives"] = [others for _, *others in translations]
     if isinstance(given, str):
         answer = {name: values[0] for name, values in answer.items()}
     return json_response(answer)
@@ -222,8 +222,8 @@ async def languages(exchange: Exchange) -> Response:
 async def detect(exchange: Exchange) -> Response:
     """The language of a text."""
     body: DetectRequest = read_request(exchange, DetectRequest)
-    (found,) = await detected(exchange, [required(body.q, "q")])
-    return json_response(found)
+    (candidates,) = await detected(exchange, [required(body.q, "q")])
+    return json_response(candidates)
 
 
 async def settings(exchange: Exchange) -> Response:

@@ -53,7 +53,7 @@ class VectorRequest(TruncatingRequest, kw_only=True):
             raise BadInput("prompt_name: models here have no named prompts")
 
 
-class EmbedRequest(VectorRequest, kw_only=True):
+class NormalizedVectorRequest(VectorRequest, kw_only=True):
     normalize: bool = True
     dimensions: Annotated[int, Meta(ge=1)] | None = None
 
@@ -129,11 +129,11 @@ async def vectors(
 
 async def embed(exchange: Exchange) -> Response:
     """A vector for each input."""
-    body = exchange.json(EmbedRequest)
+    body = exchange.json(NormalizedVectorRequest)
     body.check()
     served, inputs = model_for(exchange, embeds, "/embed"), texts_or_ids(body.inputs, "inputs")
-    found = await vectors(exchange, served, inputs, body.truncate, normalise=body.normalize)
-    return json_response([shortened(vector, body.dimensions) for vector in found])
+    whole = await vectors(exchange, served, inputs, body.truncate, normalise=body.normalize)
+    return json_response([shortened(vector, body.dimensions) for vector in whole])
 
 
 async def embed_all(exchange: Exchange) -> Response:
@@ -149,17 +149,9 @@ async def states(
     exchange: Exchange, served: ServedModel, inputs: Sequence[Any]
 ) -> list[np.ndarray]:
     """States (tokens, width) of each input."""
-    rows = await exchange.engine.prepare(served.name, "embed", inputs)
-    for row in rows:
-        if isinstance(row, BadInput):
-            raise row
-    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
-    exchange.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
-    return await exchange.engine.call(
-        served.name,
-        lambda model: model.model.encode([*inputs], as_numpy=True),
-        max(1, tokens),
-        exchange.deadline,
+    rows = await exchange.rows(served, "embed", inputs)
+    return await exchange.call(
+        served, rows, lambda model: model.model.encode([*inputs], as_numpy=True)
     )
 
 
@@ -273,7 +265,7 @@ def error(status: int, kind: str, message: str) -> dict[str, str]:
 
 
 ROUTES = [
-    DoorRoute("POST", "/embed", embed, "A vector for each input.", EmbedRequest),
+    DoorRoute("POST", "/embed", embed, "A vector for each input.", NormalizedVectorRequest),
     DoorRoute("POST", "/embed_all", embed_all, "A vector for each token.", VectorRequest),
     DoorRoute("POST", "/predict", predict, "The scores of all labels.", PredictRequest),
     DoorRoute("POST", "/rerank", rerank, "Texts in the order of their scores.", RerankRequest),

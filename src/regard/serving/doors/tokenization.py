@@ -13,6 +13,7 @@ from regard.serving.served_model import ServedModel
 from regard.text.vocabulary import MISSING, Vocabulary
 
 ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "sep_token", "cls_token")
+BETWEEN = {"wordpiece": " "}  # special tokens and texts, by kind of vocabulary
 
 
 class TokenizeRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -41,7 +42,7 @@ class DetokenizeRequest(Struct, forbid_unknown_fields=True):
 
 def reads_text(served: ServedModel) -> bool:
     """Whether a model has a tokenizer."""
-    return served.tokenizer is not None and hasattr(served.tokenizer, "vocabularies")
+    return served.tokenizer is not None and not served.facts.encoder.embed.reads_images
 
 
 def tokenizing_model(exchange: Exchange, name: str | None = None) -> ServedModel:
@@ -117,7 +118,7 @@ def decode(served: ServedModel, ids: Sequence[int], *, skip_special: bool = True
         for special, run in runs
         for part in (words.pieces([*run]) if special else [words.decode([*run])])
     ]
-    return (" " if words.kind == "wordpiece" else "").join(parts)
+    return BETWEEN.get(words.kind, "").join(parts)
 
 
 def _is_special(words: Vocabulary, id_: int) -> bool:
