@@ -18,17 +18,17 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 574,
-    "lines": 89_045,
+    "lines": 89_100,
     "lines of code": 56_386,
     "files under 40 lines": 7,
     "basenames used twice": 31,
-    "Any": 314,
-    "cast(Any": 5,
+    "Any": 316,
+    "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 36,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 91,
+    "choices by kind": 82,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
