@@ -43,6 +43,7 @@ RENAMED: dict[str, str] = {
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
+    r"^((?:Greedy|Sample)\(.*repetition_penalty=1\.0)\)$": r"\1, logit_bias)",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
@@ -52,6 +53,7 @@ NEW: tuple[str, ...] = (
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
     r"TokenRow\.of\(cls, ids\)",
+    r"(?:Greedy|Sample)\.logit_bias",
     r"Model\.components?(\(.*)?",
     r"Tape\.(?:next_batch\(self\)|only_edits)",
     r"Model\.tokens\(self, texts, max_length=None\)",

@@ -6,7 +6,7 @@ The task is that of the model: /models/NAME, or / of a server with one model. Ev
 
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
 from regard.serving.searches import method_of
 from regard.serving.served_model import ServedModel
+from regard.text.tokenizers.subwords import Subwords
 
 Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
@@ -242,10 +243,14 @@ async def fill(
     return lists if is_list else lists[0]
 
 
+@lru_cache(32)
+def _ids_by_piece(words: Subwords) -> dict[str, int]:
+    return {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
+
+
 def _fills(served: ServedModel, text: str, result: Any) -> object:
     component: Any = served.component("fill")
-    words, mask, blanks = served.tokenizer.words, component.mask, result.value.blanks
-    ids = {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
+    ids, mask = _ids_by_piece(served.tokenizer.words), component.mask
     parts = text.split(mask)
 
     def sequence(place: int, word: str) -> str:
@@ -257,12 +262,12 @@ def _fills(served: ServedModel, text: str, result: Any) -> object:
             {
                 "score": each.probability,
                 "token": ids[each.word],
-                "token_str": each.word,
+                "token_str": each.word.replace("▁", " "),
                 "sequence": sequence(place, each.word),
             }
             for each in top
         ]
-        for place, top in enumerate(blanks)
+        for place, top in enumerate(result.value.blanks)
     ]
     return lists[0] if len(lists) == 1 else lists
 
