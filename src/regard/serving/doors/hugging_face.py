@@ -1,7 +1,7 @@
 """The door of huggingface_hub's InferenceClient, which posts every task to the address of a model.
 
-The task is that of the model: /models/NAME, or / of a server with one model. Every model also has
-/models/NAME/pipeline/feature-extraction and .../sentence-similarity.
+The model decides the task of /models/NAME, and of / on a server with one model. Every model also
+has /models/NAME/pipeline/feature-extraction and .../sentence-similarity.
 """
 
 import secrets
@@ -31,7 +31,7 @@ TYPES = {429: "overloaded"}  # of errors, by status
 
 
 class TaskRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Inputs and parameters of a task; the others are those of vectors."""
+    """Inputs and parameters of a task; vectors have their parameters beside the inputs."""
 
     inputs: Any
     parameters: dict[str, Any] | None = None
@@ -273,7 +273,7 @@ def _fills(served: ServedModel, text: str, result: Any) -> object:
 
 
 class GenerateParameters(Struct, forbid_unknown_fields=True):
-    """Parameters of text generation; ``do_sample`` follows from those of sampling."""
+    """Parameters of text generation; a parameter of sampling implies ``do_sample``."""
 
     max_new_tokens: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     do_sample: bool | None = None
@@ -373,7 +373,7 @@ OF_COMPONENTS = {
 
 
 def task_of(served: ServedModel) -> str:
-    """The task of a model: that of its labels, else the first of its components."""
+    """The task of a model: the task of its labels, else of its first component."""
     components = served.components
     if "predict" in components and (served.labels is not None or "fill" not in components):
         path = path_of_predictor(served.component("predict"))
