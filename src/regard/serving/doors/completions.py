@@ -158,7 +158,7 @@ def _by_token(bias: dict[str, float]) -> tuple[tuple[int, float], ...]:
 
 @dataclass(frozen=True)
 class Completion:
-    """Continuation of a prompt; ``ids`` are those of its new tokens, with EOS."""
+    """Continuation of a prompt; ``ids`` are its new tokens, with EOS."""
 
     prompt: list[int]
     text: str
@@ -238,7 +238,7 @@ def _best(
 async def _scores(
     exchange: Exchange, body: CompletionRequest, served: ServedModel, texts: Sequence[Completion]
 ) -> list[AnyResult] | list[None]:
-    """Scores of prompts and continuations, if log-probabilities are asked for."""
+    """Scores of prompts and continuations; None for each without ``logprobs``."""
     if body.logprobs is None:
         return [None] * len(texts)
     most = served.model.generator.scorer().own_limit

@@ -1,12 +1,12 @@
 """The door of huggingface_hub's InferenceClient, which posts every task to the address of a model.
 
-The task is that of the model: /models/NAME, or / of a server with one model. Every model also has
-/models/NAME/pipeline/feature-extraction and .../sentence-similarity.
+The model decides the task of /models/NAME, and of / on a server with one model. Every model also
+has /models/NAME/pipeline/feature-extraction and .../sentence-similarity.
 """
 
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -23,6 +23,7 @@ from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
 from regard.serving.searches import method_of
 from regard.serving.served_model import ServedModel
+from regard.text.tokenizers.subwords import Subwords
 
 Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
@@ -30,7 +31,7 @@ TYPES = {429: "overloaded"}  # of errors, by status
 
 
 class TaskRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Inputs and parameters of a task; the others are those of vectors."""
+    """Inputs and parameters of a task; vectors have their parameters beside the inputs."""
 
     inputs: Any
     parameters: dict[str, Any] | None = None
@@ -242,10 +243,14 @@ async def fill(
     return lists if is_list else lists[0]
 
 
+@lru_cache(32)
+def _ids_by_piece(words: Subwords) -> dict[str, int]:
+    return {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
+
+
 def _fills(served: ServedModel, text: str, result: Any) -> object:
     component: Any = served.component("fill")
-    words, mask, blanks = served.tokenizer.words, component.mask, result.value.blanks
-    ids = {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
+    ids, mask = _ids_by_piece(served.tokenizer.words), component.mask
     parts = text.split(mask)
 
     def sequence(place: int, word: str) -> str:
@@ -257,18 +262,18 @@ def _fills(served: ServedModel, text: str, result: Any) -> object:
             {
                 "score": each.probability,
                 "token": ids[each.word],
-                "token_str": each.word,
+                "token_str": each.word.replace("▁", " "),
                 "sequence": sequence(place, each.word),
             }
             for each in top
         ]
-        for place, top in enumerate(blanks)
+        for place, top in enumerate(result.value.blanks)
     ]
     return lists[0] if len(lists) == 1 else lists
 
 
 class GenerateParameters(Struct, forbid_unknown_fields=True):
-    """Parameters of text generation; ``do_sample`` follows from those of sampling."""
+    """Parameters of text generation; a parameter of sampling implies ``do_sample``."""
 
     max_new_tokens: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     do_sample: bool | None = None
@@ -368,7 +373,7 @@ OF_COMPONENTS = {
 
 
 def task_of(served: ServedModel) -> str:
-    """The task of a model: that of its labels, else the first of its components."""
+    """The task of a model: the task of its labels, else of its first component."""
     components = served.components
     if "predict" in components and (served.labels is not None or "fill" not in components):
         path = path_of_predictor(served.component("predict"))

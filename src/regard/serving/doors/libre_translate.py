@@ -1,8 +1,8 @@
 """The door of LibreTranslate's clients: /translate, /languages, /detect, /frontend/settings.
 
-A text is translated line by line, an HTML document text by text between its tags. Languages are
-those of the translators (regard serve --languages); a classifier whose labels are codes of
-languages detects them.
+A text is translated line by line, an HTML document text by text between its tags. Translators
+state their languages (regard serve --languages); a classifier whose labels are codes of languages
+detects them.
 """
 
 import re

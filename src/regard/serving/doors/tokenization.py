@@ -1,5 +1,6 @@
 """Tokens of texts and texts of tokens, in the shapes of TEI and of evaluation harnesses."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -60,12 +61,21 @@ async def tokenize(exchange: Exchange) -> Response:
         raise BadInput("prompt_name: models here have no named prompts")
     served = tokenizing_model(exchange, body.model)
     if body.prompt is not None:
-        tokens = _tokens(served, body.prompt, special=body.add_special_tokens)
+        (tokens,) = await _all_tokens(served, [body.prompt], special=body.add_special_tokens)
         ids = [token["id"] for token in tokens]
         return json_response({"count": len(ids), "max_model_len": served.max_length, "tokens": ids})
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs or []
     _check_count(exchange, len(texts))
-    return json_response([_tokens(served, text, special=body.add_special_tokens) for text in texts])
+    return json_response(await _all_tokens(served, texts, special=body.add_special_tokens))
+
+
+async def _all_tokens(
+    served: ServedModel, texts: list[str], *, special: bool
+) -> list[list[dict[str, Any]]]:
+    """Tokens of each text, in a thread of their own: other requests do not wait."""
+    return await asyncio.to_thread(
+        lambda: [_tokens(served, text, special=special) for text in texts]
+    )
 
 
 def _check_count(exchange: Exchange, count: int) -> None:
