@@ -61,7 +61,6 @@ NEW: tuple[str, ...] = (
     r"(pack|seed_everything|spread)\(.*",
     r"AgreementTable\.report",
     r"TokenRow\.of\(cls, ids\)",
-    r"(?:Greedy|Sample)\.logit_bias",
     r"Model\.components?(\(.*)?",
     r"Tape\.(?:next_batch\(self\)|only_edits)",
     r"Model\.tokens\(self, texts, max_length=None\)",

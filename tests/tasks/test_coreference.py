@@ -217,6 +217,17 @@ def test_questions_about_pronouns_are_learned_from_partial_clusters(data, tmp_pa
     assert figures["loss"] < 0.1 and "CoNLL-F1" not in figures
 
 
+def test_a_document_may_be_longer_than_the_positions_of_its_segments(data, tmp_path):
+    model = {"paper": "bert", "size": "tiny", "change": {"longest": 16, "width": 16}}
+    model["change"] |= {"heads": 2, "depth": 1, "inner": 16}
+    recipe = recipe_with(model=model, text={"kind": "wordpiece", "vocab": 90})
+    recipe["coreference"]["segment"] = 16
+    train(recipe, data, tmp_path / "run")
+    recipe["coreference"]["segment"] = 17
+    with pytest.raises(BadInput, match="rows of 17 tokens, but the encoder has 16 positions"):
+        train(recipe, data, tmp_path / "other")
+
+
 def test_long_documents_are_divided_in_training_and_resolved_whole(data, tmp_path):
     recipe = recipe_with(batches={"longest": 8, "tokens": 40})
     train(recipe, data, tmp_path / "run")

@@ -171,6 +171,10 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
             scores += coreference_scores(golds, results, with_interval, SINGLETONS)
         return TaskScores(scores)
 
+    @property
+    def longest_row(self) -> int:
+        return min(super().longest_row, self.config.segment or super().longest_row)
+
     def row_length(self, reading: RowReading) -> int:
         longest = super().row_length(reading)
         return min(longest, self.config.segment or longest)

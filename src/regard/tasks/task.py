@@ -105,6 +105,11 @@ class Task(ABC, Generic[Example, AnyReading]):
         return True
 
     @property
+    def longest_row(self) -> int:
+        """The maximum number of tokens of a row, which positions must allow."""
+        return self.tables.batches.longest
+
+    @property
     def single_label(self) -> bool:
         """Whether it predicts one label of several, so that each label has scores of its own."""
         return False

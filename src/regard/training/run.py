@@ -243,6 +243,7 @@ def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     if longest > tokens:
         fault = f"a row of {longest:,} tokens does not fit into a batch of {tokens:,}"
         raise BadInput(f"batches.longest: {fault} (batches.tokens)")
+    longest = task_of(recipe).longest_row
     for path, value in paths(facts):
         if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")
