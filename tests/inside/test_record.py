@@ -6,7 +6,7 @@ import torch
 from safetensors.numpy import save_file
 
 from regard import BadInput, Record, Tape
-from regard.inside.record import _of_one_input
+from regard.inside.record import of_one_input
 from regard.inside.record_file import VERSION, SavedValues, write
 from small_bert import model as small_encoder
 from small_images import small_vit
@@ -141,8 +141,8 @@ def test_a_record_is_a_mapping(model):
 
 def test_only_weights_and_scores_lose_the_axis_of_inputs():
     value = torch.rand(1, 2, 3, 4)
-    assert _of_one_input("trunk.blocks.0.attention.scores", value).shape == (2, 3, 4)
-    assert _of_one_input("trunk.blocks.0.output", value).shape == (1, 2, 3, 4)
+    assert of_one_input("trunk.blocks.0.attention.scores", value).shape == (2, 3, 4)
+    assert of_one_input("trunk.blocks.0.output", value).shape == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x08\0\0\0\0\0\0\0{}      "])

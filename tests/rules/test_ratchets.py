@@ -19,10 +19,10 @@ PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 574,
     "lines": 89_100,
-    "lines of code": 56_386,
+    "lines of code": 56_401,
     "files under 40 lines": 7,
     "basenames used twice": 31,
-    "Any": 316,
+    "Any": 317,
     "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 36,

@@ -26,7 +26,7 @@ GROUPS = {
     "Run": {
         "translate": "Translate text, one sentence per line.",
         "generate": "Continue prompts, one per line or typed at a terminal.",
-        "predict": "Print labels, tags, roles, answers, choices or clusters for each line.",
+        "predict": "Print labels, tags, roles, answers, choices or clusters.",
         "fill": "Fill the [MASK] tokens of each line with probable words.",
         "embed": "Print one vector for each line.",
         "score": "Print the log-probability of each text, or translation.",

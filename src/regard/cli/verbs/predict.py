@@ -39,7 +39,7 @@ def predict(
     resume: options.RESUME = False,
     as_json: options.JSON = False,
 ) -> None:
-    """Print labels, tags, roles, answers, choices or clusters for each line.
+    """Print labels, tags, roles, answers, choices or clusters.
 
     A classifier prints the label, a tab and its probability (several labels, or a number, by its
     task); a line may have two texts, separated by a tab. A tagger prints word/tag for each word.
