@@ -202,7 +202,7 @@ def test_the_environment_of_systems_is_noted_before_regard_is_imported(script):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [name for name in PEERS if name not in ("ct2", "sentence_encoder")]
+    "name", [name for name in PEERS if name not in ("ct2", "sentence_encoder", "embed_server")]
 )
 def test_importing_a_peer_leaves_regard_out(name):
     code = f"import sys; import peers.{name}; sys.exit('regard' in sys.modules)"

@@ -25,6 +25,9 @@ SMALL = {
 OWN = {
     "cove": {"target.width": 16},  # as wide as both directions of the source
     "ma": {"embedding": 38},
+    "bidaf": {"embedding": 108},
+    "he": {"indicator": 4},
+    "lee": {"embedding": 158},
 }
 
 

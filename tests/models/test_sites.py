@@ -42,6 +42,8 @@ OWN = {
     **{f"ma:{size}": {"embedding": 38} for size in ("base", "laptop")},
     "bidaf:base": {"embedding": 108},
     "bidaf:laptop": {"embedding": 58},
+    **{f"he:{size}": {"indicator": 4} for size in ("base", "laptop")},
+    **{f"lee:{size}": {"embedding": 158} for size in ("base", "elmo", "laptop")},
 }
 
 
