@@ -129,7 +129,7 @@ NEW_KEYS: dict[str, set[str]] = {}
 NEW_FACTS = re.compile(
     r"config\.json\.facts\..*\b(?:kv_heads|gated|(?:qkv|output|mlp)_bias|scaled_scores|norm_kind"
     r"|first_norm|final_dropout|windows|vector_std|scaled_output|dense_bias|bias|dense"
-    r"|(?:cross_)?heads_by_layer)"
+    r"|(?:cross_)?heads_by_layer|state_dropout)"
     r" is new"
 )
 

@@ -157,6 +157,30 @@ def test_losses_and_carried_states_are_those_of_a_loop_over_each_text(rows, long
                         torch.testing.assert_close(c[row, way], slow_c)
 
 
+def test_state_dropout_starts_rows_anew_in_training_only():
+    torch.manual_seed(0)
+    rows, objective = 64, Sum(BiLM(words=WORDS))
+    facts = change(elmo.SMALL, **SMALL, state_dropout=0.5).with_heads(BiLMHead(WORDS))
+    model = facts.build()
+    batch = objective.collate(chunks(*SENTENCES, longest=2)[:1] * rows)
+    new = model.trunk.new_state(rows)
+    carried = tuple(tuple(part + 1 for part in layer) for layer in new)
+
+    def end_of_rows(state):
+        """The memory cells of the first layer after the batch."""
+        outputs = objective.outputs(model, replace(batch, state=state))
+        return outputs.encoded.state[0][1].flatten(1)
+
+    model.eval()
+    after_new, after_carried = end_of_rows(new), end_of_rows(carried)
+    assert not torch.isclose(after_new, after_carried).all(dim=1).any()
+    model.train()
+    ends = end_of_rows(carried)
+    starts_anew = torch.isclose(ends, after_new).all(dim=1)
+    assert 16 < starts_anew.sum() < 48
+    torch.testing.assert_close(ends, after_new.where(starts_anew[:, None], after_carried))
+
+
 def test_no_word_is_predicted_from_words_before_it_in_its_sentence_backward():
     model, at = small_model(), 3  # the place of the word that changes, among 9
     words = ["an", "owl", "saw", "an", "ox", "ran", "an", "owl", "saw"]

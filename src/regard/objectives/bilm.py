@@ -50,6 +50,7 @@ class BiLM(CausalLM):
     name, head = "bilm", BiLMHead.name
     config: ClassVar = BiLMConfig
     whole_texts = False
+    eager = True  # the characters of each distinct word of a batch are read once
     dev_size = 5
     form: str = "streams"
     words: int = 50_000

@@ -156,6 +156,10 @@ class Sum(Objective[AnnotatedRow, object]):
         return facts.training_flops(lengths, positions) + extra
 
     @property
+    def eager(self) -> bool:
+        return any(member.eager for member in self.members)
+
+    @property
     def carries_state(self) -> bool:
         """Whether rows are read in streams."""
         return any(objective.carries_state for objective in self.objectives)

@@ -160,7 +160,7 @@ def _prepared_run(
     sampler, fingerprint = dataset.sampler(objective), dataset.fingerprint
     # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows
     # of like lengths.
-    over_streams = facts.eager and sampler.streams > 0
+    over_streams = facts.eager and sampler.streams > 0 and not objective.eager
     in_rectangles = over_streams or (facts.in_rectangles and not recipe.batches.mixed)
     job = Job(
         recipe=recipe.with_steps(sampler.epoch_batches),
@@ -173,7 +173,7 @@ def _prepared_run(
         world=world,
         data=fingerprint + objective.fingerprint,
         split_data=fingerprint if recipe.data.dev.held_out else "",
-        eager=objective.chunked or ((facts.eager or facts.in_rectangles) and not in_rectangles),
+        eager=objective.eager or ((facts.eager or facts.in_rectangles) and not in_rectangles),
         in_rectangles=in_rectangles,
         remarks=remarks,
         long_texts=dataset.long_texts,

@@ -69,7 +69,7 @@ def test_any_part_of_the_stream_can_be_read():
     whole = [0, 1, 2, 3, 0, 4, 5]
     for begin in range(len(whole)):
         for end in range(begin + 1, len(whole) + 1):
-            assert stream.read(begin, end).tolist() == whole[begin:end]
+            assert stream.at(np.arange(begin, end)).tolist() == whole[begin:end]
 
 
 @pytest.mark.parametrize("lengths", [ChunkLengths(7), ChunkLengths(30, 20), ChunkLengths(2, 1)])
@@ -77,7 +77,7 @@ def test_any_part_of_the_stream_can_be_read():
 def test_streams_are_read_in_order_and_predict_every_token(lengths, rows):
     stream = TokenStream(documents([50, 3, 140]), SEPARATOR)
     plan = stream_chunks(stream, rows, lengths, (7, 2))
-    whole = stream.read(0, int(stream.borders[-1]))
+    whole = stream.at(np.arange(stream.borders[-1]))
     length = (len(whole) - 1) // rows
     passages = plan.read(np.arange(len(plan)))
     for row in range(rows):

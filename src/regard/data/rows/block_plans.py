@@ -33,18 +33,16 @@ class TokenStream:
         borders = self.documents.borders
         return borders if self.separator is None else borders + np.arange(len(borders))
 
-    def read(self, begin: int, end: int) -> np.ndarray:
-        """The tokens from ``begin`` to ``end`` (exclusive)."""
-        marks = [] if self.separator is None else [self.separator]
-        first, last = np.searchsorted(self.borders, (begin, end - 1), side="right") - 1
-        parts = list[np.ndarray]()
-        for number in range(first, last + 1):
-            start = int(self.borders[number])
-            at, stop = max(begin - start, 0), end - start
-            parts.append(np.array(marks[at:], np.int32))
-            tokens = self.documents.rows[number]
-            parts.append(tokens[max(at - len(marks), 0) : stop - len(marks)])
-        return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+    def at(self, places_N: np.ndarray) -> np.ndarray:
+        """The tokens at these places."""
+        document_N = np.searchsorted(self.borders, places_N, side="right") - 1
+        within_N = places_N - self.borders[document_N] - (self.separator is not None)
+        tokens_N = np.full(len(places_N), self.separator or 0, np.int32)
+        inside_M = np.flatnonzero(within_N >= 0)
+        changes = np.flatnonzero(np.diff(document_N[inside_M])) + 1
+        for run in np.split(inside_M, changes) if len(inside_M) else ():
+            tokens_N[run] = self.documents.rows[document_N[run[0]]][within_N[run]]
+        return tokens_N
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +55,11 @@ class SentenceStream(TokenStream):
 
     separator: None = None
 
-    def read(self, begin: int, end: int) -> np.ndarray:
-        first_token, at = self.documents.first_token, np.arange(begin, end)
-        sentence = np.searchsorted(first_token, at, side="right") - 1
-        mirrored = first_token[sentence] + first_token[sentence + 1] - 1 - at
-        first = int(mirrored.min())
-        around = super().read(first, int(mirrored.max()) + 1)
-        return np.stack([super().read(begin, end), around[mirrored - first]], axis=1)
+    def at(self, places_N: np.ndarray) -> np.ndarray:
+        first_token = self.documents.first_token
+        sentence_N = np.searchsorted(first_token, places_N, side="right") - 1
+        mirrored_N = first_token[sentence_N] + first_token[sentence_N + 1] - 1 - places_N
+        return np.stack([super().at(places_N), super().at(mirrored_N)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +84,19 @@ class BlockPlan:
 
     def read(self, rows: np.ndarray) -> list[Passage]:
         """Read these rows, each with the token after it."""
-        columns = (column[rows].tolist() for column in (self.begin, self.end, self.last))
-        return [*map(self._passage, *columns)]
+        begin, last = self.begin[rows], self.last[rows]
+        lengths = self.end[rows] - begin
+        sizes = lengths + ~last
+        starts = np.cumsum(sizes) - sizes
+        tokens = self.stream.at(np.repeat(begin - starts, sizes) + np.arange(sizes.sum()))
+        none = np.zeros(lengths.max(initial=0), np.int32)
 
-    def _passage(self, begin: int, end: int, last: bool) -> Passage:
-        tokens = self.stream.read(begin, end if last else end + 1)
-        next_token = self.stream.separator if last else tokens[-1].tolist()
-        row = tokens[: end - begin]
-        return Passage(TokenRow(row, np.zeros(len(row), np.int32)), next_token)
+        def passage(start: int, length: int, last: bool) -> Passage:
+            row = TokenRow(tokens[start : start + length], none[:length])
+            after = self.stream.separator if last else tokens[start + length].tolist()
+            return Passage(row, after)
+
+        return [*map(passage, *map(np.ndarray.tolist, (starts, lengths, last)))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +122,11 @@ class FramedBlocks:
         """Read these rows."""
         text = [(0, self.frame.segments[0])] * self._size
         parts = np.array([*self.frame.before, *text, *self.frame.after], np.int32)
-        first, passages = len(self.frame.before), []
-        for row in np.asarray(rows).tolist():
-            tokens, begin = parts[:, 0].copy(), row * self._size
-            tokens[first : first + self._size] = self.stream.read(begin, begin + self._size)
-            passages.append(Passage(TokenRow(tokens, parts[:, 1]), None))
-        return passages
+        first, size = len(self.frame.before), self._size
+        tokens_RT = np.tile(parts[:, 0], (len(rows), 1))
+        places_RT = np.asarray(rows)[:, None] * size + np.arange(size)
+        tokens_RT[:, first : first + size] = self.stream.at(places_RT.ravel()).reshape(-1, size)
+        return [Passage(TokenRow(tokens, parts[:, 1]), None) for tokens in tokens_RT]
 
     @property
     def _size(self) -> int:

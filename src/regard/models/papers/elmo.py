@@ -33,7 +33,9 @@ class BiLMStack(AnyStack):
     Both directions read the same word vectors, and the state of a word is [forward; backward]
     (Peters et al., 2018). Memory cells and projections are clipped to ±``cell_clip`` and
     ±``projection_clip``; None does not clip. ``residual``: from the second layer on. ``dropout`` is
-    applied to the input of every layer and to the last states.
+    applied to the input of every layer and to the last states. ``state_dropout`` is the probability
+    that a row of a training batch starts anew, and not from the state that is carried to it (Melis
+    et al., 2018): without it, the beginning of a text is hardly ever trained.
     """
 
     eager: ClassVar[bool] = True
@@ -46,11 +48,12 @@ class BiLMStack(AnyStack):
     projection_clip: float | None = 3.0
     residual: bool = True
     dropout: float = 0.1
+    state_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         at_least(1, self, "width", "cells", "depth")
         above_zero(self, "cell_clip", "projection_clip")
-        share(self, "dropout")
+        share(self, "dropout", "state_dropout")
 
     @property
     def output_width(self) -> int:
@@ -89,6 +92,7 @@ class BiLMModule(StackModule):
         self.embed = embed.build(stack.input_width, 0.0)
         self.blocks = nn.ModuleList(layers)
         self.residual, self.dropout = stack.residual, Dropout(stack.dropout)
+        self.state_dropout = stack.state_dropout
 
     def new_state(self, rows: int) -> tuple[State, ...]:
         """Initial state of rows, before any word."""
@@ -105,17 +109,25 @@ class BiLMModule(StackModule):
         """A state for every word; ``state`` is the state after the preceding rows."""
         in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
         x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
-        ends = []
+        ends, begins = [], None if state is None else self._with_restarts(state)
         with without_autocast(x_TD):
             for number, layer in enumerate(self.blocks):
                 given_TD = self.dropout(x_TD)
-                before = None if state is None else state[number]
-                states_TD, end = layer(given_TD, layout, before, flipped=in_pairs)
+                begin = None if begins is None else begins[number]
+                states_TD, end = layer(given_TD, layout, begin, flipped=in_pairs)
                 x_TD = given_TD + states_TD if number and self.residual else states_TD
                 x_TD = tape.under("blocks").under(number)("output", x_TD)
                 ends.append(end)
         states_TD = tape("output", self.dropout(x_TD))
         return EncoderOutput(states_TD, layout, state=tuple(ends))
+
+    def _with_restarts(self, state: tuple[State, ...]) -> tuple[State, ...]:
+        """In training, the carried state with zeros for rows drawn by ``state_dropout``."""
+        if not self.training or not self.state_dropout:
+            return state
+        h_B2D = state[0][0]
+        keeps_B11 = torch.rand(len(h_B2D), 1, 1, device=h_B2D.device) >= self.state_dropout
+        return tuple((h * keeps_B11, c * keeps_B11) for h, c in state)
 
     def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
         """The word vectors that the two directions read, concatenated."""
