@@ -160,6 +160,17 @@ def test_the_words_that_fit_a_gap_are_found(run):
         model.fill(["seal"])
 
 
+@pytest.mark.gpu
+def test_gaps_are_filled_on_a_gpu(run):
+    _, model = run
+    texts = ["Seal [MASK].", "Lizard sunbathing ibex [MASK]."]
+    expected = [filled.text for filled in model.fill(texts)]
+    try:
+        assert [filled.text for filled in model.to("cuda").fill(texts)] == expected
+    finally:
+        model.to("cpu")
+
+
 def test_the_development_set_is_measured_by_its_accuracy(run):
     events, model = run
     figures = [event.verdict.figures for event in events if hasattr(event, "verdict")]

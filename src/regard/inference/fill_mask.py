@@ -167,9 +167,8 @@ class ContextFiller(MaskFiller):
 
     def allowed(self, logits_NV: Tensor) -> Tensor:
         ids = self.tokenizer.words.lexicon.ids
-        return logits_NV.index_fill(
-            1, torch.tensor([ids[word] for word in SPECIAL_WORDS], device=self.device), -torch.inf
-        )
+        special = [ids[word] for word in SPECIAL_WORDS]
+        return logits_NV.index_fill(1, torch.tensor(special), -torch.inf)  # both on the host
 
 
 FILLERS: dict[str, type[MaskFiller]] = {kind.head: kind for kind in (MaskFiller, ContextFiller)}
