@@ -14,10 +14,10 @@ from regard.search.beam import Beam
 from regard.search.sample import Sample
 from regard.serving.engine import (
     DeadlineExceeded,
-    Engine,
     EngineLimits,
     Overloaded,
     ServedModel,
+    ServingEngine,
     TooLarge,
     Unavailable,
     UnknownModel,
@@ -41,7 +41,7 @@ def engine_of(models):
 
     def start(**limits):
         served = [ServedModel(model, name) for name, model in models.items()]
-        engines.append(Engine(served, EngineLimits(**limits)))
+        engines.append(ServingEngine(served, EngineLimits(**limits)))
         return engines[-1]
 
     yield start

@@ -31,13 +31,12 @@ from regard.serving.doors.door import (
     json_response,
 )
 from regard.serving.engine import ServingEngine
-from regard.serving.errors import Failure, Refusal
+from regard.serving.errors import Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
 
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
-PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\\\][^\\s:;,'\"]+){2,}")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SEND_SECONDS = 30.0  # for a client that does not read
 
@@ -94,6 +93,11 @@ class PathTree:
         if route.method in by_method:
             raise ValueError(f"two routes for {route.method} {route.path}")
         by_method[route.method] = (door, route)
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All paths as messages write them, with parts in capitals, such as /models/NAME."""
+        return frozenset(re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), p) for p in self.exact)
 
     def find(self, path: str) -> tuple[str, dict[str, str]] | None:
         """The path of a route and the texts of its parts, for the path of a request."""
@@ -153,7 +157,7 @@ class App:
             response = self._error(door, error, id_)
         response.headers["x-request-id"] = id_
         self._allow_origin(request, response)
-        sent = StatusSend(send)
+        sent = TimedSend(send)
         try:
             await response(scope, receive, sent)
         except (TimeoutError, OSError):
@@ -190,7 +194,7 @@ class App:
 
     def _error(self, door: Door, error: Exception, id_: str) -> Response:
         if isinstance(error, BadInput):
-            error = _bad_request(error)
+            error = BadRequest(hide_paths(str(error), self.routes.addresses))
         if not isinstance(error, Refusal):
             LOG.error("request %s failed", id_, exc_info=error)
             error = Failure("the request failed; the log of the server has the reason")
@@ -232,8 +236,8 @@ class App:
         ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
 
 
-class StatusSend:
-    """The send function of a connection, which gives up on a client that does not read."""
+class TimedSend:
+    """The send function of a connection, with a time limit for clients that do not read."""
 
     def __init__(self, send: Send):
         self.send = send
@@ -253,11 +257,6 @@ class Gone(Refusal):
     """Nobody waits for the answer."""
 
     status, kind = 499, "client_gone"
-
-
-def _bad_request(error: BadInput) -> Refusal:
-    """An error of the input; paths in its message are left out."""
-    return BadRequest(PATH.sub("…", str(error)))
 
 
 def _key_of(request: Request) -> str | None:

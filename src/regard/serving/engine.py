@@ -32,7 +32,6 @@ from regard.tasks.components import AnyComponent
 __all__ = [
     "Answer",
     "DeadlineExceeded",
-    "Engine",
     "EngineLimits",
     "Failure",
     "Overloaded",
@@ -131,10 +130,10 @@ class ServingEngine:
         *,
         edits: EditList | None = None,
     ) -> list[Answer]:
-        """The answer to each input, in order: a result, or a ``BadItem`` in its place.
+        """The answer to each input, in order: its result, or a ``BadItem``.
 
         Inputs are those of the component: texts, pairs, ids, ``Request`` (for writers also texts).
-        ``deadline`` is a number of seconds; the default is that of the limits.
+        ``deadline`` is a number of seconds; the default is ``limits.deadline``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, inputs, options, edits)
@@ -282,9 +281,6 @@ class ServingEngine:
         finally:
             if not work.future.done() or work.future.cancelled():
                 worker.give_up(work)
-
-
-Engine = ServingEngine
 
 
 def _least_tokens(inputs: Sequence[Any]) -> int:

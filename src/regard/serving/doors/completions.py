@@ -25,7 +25,7 @@ from regard.search.logit_bias import LogitBias
 from regard.search.sample import Sample
 from regard.search.step import Search
 from regard.serving.doors.door import Exchange, json_response, texts_or_ids
-from regard.serving.errors import Refusal
+from regard.serving.errors import Refusal, hide_paths
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import BROKEN, CONTEXT, Continuation
 from regard.text.vocabulary import Vocabulary
@@ -350,7 +350,7 @@ async def _stream(
                 else:
                     result = piece
         except BadInput as fault:
-            yield _fault(400, "bad_input", str(fault))
+            yield _fault(400, "bad_input", hide_paths(str(fault)))
             return
         except Refusal as fault:
             yield _fault(fault.status, fault.kind, str(fault))

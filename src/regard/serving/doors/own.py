@@ -31,6 +31,7 @@ from regard.serving.doors.door import (
     json_response,
 )
 from regard.serving.engine import Answer
+from regard.serving.errors import hide_paths
 from regard.serving.replays import Replay
 from regard.serving.searches import SETTINGS, method_of
 from regard.serving.served_model import ServedModel, inputs_of
@@ -305,7 +306,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
 def result_record(component: AnyComponent, answered: Answer) -> Record:
     """The records of an input, or its error."""
     if isinstance(answered, BadInput):
-        return {"error": answered.reason}
+        return {"error": hide_paths(answered.reason)}
     return {"records": component.records(answered), "cut": answered.cut, "tokens": answered.usage}
 
 
