@@ -14,10 +14,10 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.serving.api_keys import APIKeys
-from regard.serving.app import ServerSettings
-from regard.serving.doors.door import Door, DoorRoute, RequestLimits
+from regard.serving.doors.door import Door, DoorRoute
 from regard.serving.errors import hide_paths
 from regard.serving.server import DOORS
+from regard.serving.settings import RequestLimits, ServerSettings
 from serving.mutated_requests import mutated
 from serving.running_server import running
 from small import command, environment

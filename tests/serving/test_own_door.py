@@ -11,7 +11,7 @@ from regard.inference.decoder_model import Method
 from regard.inference.generator import Ending
 from regard.search.beam import Beam
 from regard.search.sample import Sample
-from regard.serving.app import ServerSettings
+from regard.serving.settings import RequestLimits, ServerSettings
 from safety.frozen_folders import differences
 from serving.running_server import running
 from small_bert import SENTENCES
@@ -197,7 +197,6 @@ def test_images_come_in_base64_and_are_bounded(tmp_path):
             assert ours[0]["label"] == theirs[0]["label"]
         stolen = server.post("/v1/label-image", {"image": str(files[0])}).json()["results"]
         assert stolen == [{"error": "image: not base64"}]
-    from regard.serving.doors.door import RequestLimits
 
     with running({"vit": model}, ServerSettings(limits=RequestLimits(pixels=9))) as server:
         (result,) = server.post("/v1/label-image", {"image": encoded[0]}).json()["results"]

@@ -10,16 +10,14 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput
-from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
@@ -27,12 +25,13 @@ from regard.serving.doors.door import (
     MethodNotAllowed,
     NotAllowed,
     NotFound,
-    RequestLimits,
+    Services,
     json_response,
 )
 from regard.serving.engine import ServingEngine
 from regard.serving.errors import Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
+from regard.serving.settings import ServerSettings
 
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
@@ -44,35 +43,6 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Settings of the application.
-
-    ``model_roots`` are the folders below which an administrator may load models. With
-    ``allow_edits``, requests may carry edits. The log has texts only with ``log_texts``.
-    """
-
-    keys: APIKeys | None = None
-    cors: tuple[str, ...] = ()
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    allow_edits: bool = False
-    log_texts: bool = False
-    model_roots: tuple[Path, ...] = ()
-    replay_bytes: int = 64 << 20
-    replay_seconds: float = 600.0
-    device: str | None = None
-    precision: str | None = None
-
-
-@dataclass(eq=False)
-class Services:
-    """What handlers share besides the engine."""
-
-    settings: ServerSettings
-    replays: Replays
-    doors: Sequence[Door]
 
 
 @dataclass(eq=False)
@@ -265,7 +235,7 @@ def _key_of(request: Request) -> str | None:
     return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
 
 
-async def _unless_gone(answer: Coroutine[Any, Any, Response], request: Request) -> Response:
+async def _unless_gone(answer: Awaitable[Response], request: Request) -> Response:
     """The answer of a handler, which is cancelled when the client goes away."""
     handling = asyncio.ensure_future(answer)
     watching = asyncio.ensure_future(_disconnection(request))

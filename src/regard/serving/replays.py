@@ -2,11 +2,10 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from regard.inside.edits import EditList
+from regard.serving.served_model import ModelInput, Options
 
 
 @dataclass(frozen=True)
@@ -16,8 +15,8 @@ class Replay:
     model: str
     model_hash: str
     component: str
-    inputs: tuple[Any, ...]
-    options: Mapping[str, Any]
+    inputs: tuple[ModelInput, ...]
+    options: Options
     edits: EditList | None
     results: bytes
     size: int  # bytes of the request and of its answer

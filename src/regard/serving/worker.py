@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
@@ -60,8 +60,8 @@ class Work:
     rows: Sequence[AnyRow | BadItem]
     tokens: int
     loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Any]"
-    call: Callable[[], Any] | None = None
+    future: "asyncio.Future[list[Answer]]"
+    call: Callable[[], None] | None = None
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
@@ -294,13 +294,13 @@ class Worker:
         assert call is not None
         start = time.perf_counter()
         try:
-            value = call()
+            call()
         except Exception as error:
             self._fail(work, _reason(error))
             return
         self._measure(None, 1, work.tokens, time.perf_counter() - start)
         self._leave(work)
-        _set_result(work, value)
+        _set_result(work, [])
 
     def _step(self) -> None:
         """Decode one token of every row of the running generation."""
@@ -343,7 +343,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        work.loop.call_soon_threadsafe(_set, work.future, None, error)
+        work.loop.call_soon_threadsafe(_set, work.future, [], error)
 
     def _measure(
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
@@ -374,14 +374,16 @@ def _reason(error: Exception) -> Exception:
     return Failure("the model failed; the log of the server has the reason")
 
 
-def _set_result(work: Work, value: Any) -> None:
-    work.loop.call_soon_threadsafe(_set, work.future, value, None)
+def _set_result(work: Work, answers: list[Answer]) -> None:
+    work.loop.call_soon_threadsafe(_set, work.future, answers, None)
 
 
-def _set(future: "asyncio.Future[Any]", value: Any, error: Exception | None) -> None:
+def _set(
+    future: "asyncio.Future[list[Answer]]", answers: list[Answer], error: Exception | None
+) -> None:
     if future.done():
         return
     if error is None:
-        future.set_result(value)
+        future.set_result(answers)
     else:
         future.set_exception(error)

@@ -27,6 +27,7 @@ from regard.serving.doors.door import (
     DoorRoute,
     Exchange,
     NotFound,
+    base64_of,
     encode_json,
     json_response,
 )
@@ -34,10 +35,11 @@ from regard.serving.engine import Answer
 from regard.serving.errors import hide_paths
 from regard.serving.replays import Replay
 from regard.serving.searches import SETTINGS, method_of
-from regard.serving.served_model import ServedModel, inputs_of
+from regard.serving.served_model import ModelInput, Options, ServedModel, inputs_of
 from regard.tasks.components import AnyComponent
 
-Record = dict[str, Any]
+Record = dict[str, object]
+JSONObject = dict[str, Any]  # of a request, before a component reads it
 Count = Annotated[int, Meta(ge=1)]
 MOST_INSPECTED_BYTES = 64 << 20  # of the values of an answer
 
@@ -57,17 +59,17 @@ class OwnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Keys of every request; ``model`` may be left out if one model fits."""
 
     model: str | None = None
-    inputs: list[str | Record] | None = None
+    inputs: list[str | JSONObject] | None = None
     inspect: Inspect | None = None
-    edits: list[Record] | None = None
+    edits: list[JSONObject] | None = None
     deadline: Annotated[float, Meta(gt=0)] | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Options of the component."""
         return {}
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    def component_options(self, served: ServedModel) -> Options:
         """Options of the component, for a model."""
         return {name: value for name, value in self.options.items() if value is not None}
 
@@ -86,7 +88,7 @@ class EmbedRequest(PairRequest, kw_only=True):
     normalise: bool | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"pool": self.pool, "normalise": self.normalise}
 
 
@@ -94,7 +96,7 @@ class FillRequest(TextRequest, kw_only=True):
     top: Annotated[int, Meta(ge=1, le=1_000)] = 5
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"top": self.top}
 
 
@@ -106,7 +108,7 @@ class ScoreRequest(TextRequest, kw_only=True):
     top: Annotated[int, Meta(ge=1, le=1_000)] | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"window": self.window, "stride": self.stride, "top": self.top}
 
 
@@ -115,7 +117,7 @@ class TagRequest(TextRequest, kw_only=True):
     entities: bool = False
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"pretokenised": self.pretokenised, "entities": self.entities}
 
 
@@ -151,7 +153,7 @@ class WriteRequest(TextRequest, kw_only=True):
     no_repeat: int | None = None
     repetition_penalty: float | None = None
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    def component_options(self, served: ServedModel) -> Options:
         names = ("search", *{name: None for names in SETTINGS.values() for name in names})
         settings = {name: getattr(self, name) for name in names}
         model = cast(DecoderModel, served.model.runner)
@@ -163,19 +165,42 @@ class GenerateRequest(WriteRequest, kw_only=True):
     min_new_tokens: Annotated[int, Meta(ge=0, le=65_536)] = 0
     stop_strings: list[str] = []
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    def component_options(self, served: ServedModel) -> Options:
         ending = Ending.of(self.max_new_tokens, self.min_new_tokens, self.stop_strings)
-        return super().component_options(served) | {"ending": ending}
+        return {**super().component_options(served), "ending": ending}
+
+
+class InputResult(Struct):
+    """The records of an input, or its error."""
+
+    records: list[JSONObject] | UnsetType = UNSET
+    cut: bool | UnsetType = UNSET
+    tokens: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class TapeValue(Struct):
+    """An array of float32, little-endian, in base64."""
+
+    shape: tuple[int, ...]
+    data: str
+
+
+class InsideOfRun(Struct):
+    """Names of the tokens by side of the model, and values of the tape by name."""
+
+    tokens: dict[str, list[str]] | UnsetType = UNSET
+    values: dict[str, TapeValue] | UnsetType = UNSET
 
 
 class OwnAnswer(Struct):
-    """Results in the order of the inputs: the records of each, or its "error"."""
+    """Results in the order of the inputs."""
 
     id: str
     model: str
-    results: list[Record]
+    results: list[InputResult]
     usage: dict[str, int]
-    inspect: list[Record] | None = None
+    inspect: list[InsideOfRun] | None = None
 
 
 PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
@@ -211,7 +236,9 @@ def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     return exchange.choose_model(name, lambda served: has_path(served, path), f"/v1/{path}")
 
 
-def parse_inputs(body: OwnRequest, component: AnyComponent, pixels: int) -> list[Any | BadItem]:
+def parse_inputs(
+    body: OwnRequest, component: AnyComponent, pixels: int
+) -> list[ModelInput | BadItem]:
     """The inputs of a request as the component reads them, a ``BadItem`` in place of a bad one."""
     known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
     given = msgspec.structs.asdict(body).items()
@@ -227,7 +254,9 @@ def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
     return (("image",),) if component.reads_images else component.record_keys
 
 
-def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: int) -> Any:
+def _parsed(
+    number: int, given: str | JSONObject, component: AnyComponent, pixels: int
+) -> ModelInput | BadItem:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
         if component.reads_images:
@@ -246,7 +275,7 @@ def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: i
         return BadItem(number, str(error).removeprefix(": "))
 
 
-def _image(given: str | Record, pixels: int) -> np.ndarray:
+def _image(given: str | JSONObject, pixels: int) -> np.ndarray:
     return decode_image_text(given if isinstance(given, str) else given.get("image"), pixels)
 
 
@@ -279,7 +308,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
     component = served.component(name, options)
     parsed = parse_inputs(body, component, exchange.limits.pixels)
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": body.inputs}
-    inputs = [None if isinstance(each, BadInput) else each for each in parsed]
+    inputs = [None if isinstance(each, BadItem) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
     if body.inspect is None:
@@ -290,9 +319,9 @@ async def answer(exchange: Exchange, path: str) -> Response:
             exchange, served.name, name, inputs, options, edits, body.inspect, deadline
         )
     for number, each in enumerate(parsed):
-        if isinstance(each, BadInput):
-            answers[number] = cast(BadItem, each)
-    results = [result_record(component, each) for each in answers]
+        if isinstance(each, BadItem):
+            answers[number] = each
+    results = [result_of(component, each) for each in answers]
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
     response = json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
@@ -303,11 +332,11 @@ async def answer(exchange: Exchange, path: str) -> Response:
     return response
 
 
-def result_record(component: AnyComponent, answered: Answer) -> Record:
-    """The records of an input, or its error."""
-    if isinstance(answered, BadInput):
-        return {"error": hide_paths(answered.reason)}
-    return {"records": component.records(answered), "cut": answered.cut, "tokens": answered.usage}
+def result_of(component: AnyComponent, answered: Answer) -> InputResult:
+    """The result of an input."""
+    if isinstance(answered, BadItem):
+        return InputResult(error=hide_paths(answered.reason))
+    return InputResult(component.records(answered), answered.cut, answered.usage)
 
 
 def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
@@ -322,25 +351,25 @@ async def inspect(
     exchange: Exchange,
     model: str,
     name: str,
-    inputs: Sequence[Any],
-    options: Mapping[str, Any],
+    inputs: Sequence[ModelInput],
+    options: Options,
     edits: EditList | None,
     inspection: Inspect,
     deadline: float | None,
-) -> tuple[list[Answer], list[Record]]:
+) -> tuple[list[Answer], list[InsideOfRun]]:
     """Answers with values of the runs that gave them; each input runs alone."""
     rows = await exchange.engine.prepare(model, name, inputs, options)
     tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
 
-    def run(served: ServedModel) -> tuple[list[Answer], list[Record]]:
+    def run(served: ServedModel) -> tuple[list[Answer], list[InsideOfRun]]:
         edited = served if edits is None else served.with_edits(edits)
         component = edited.component(name, options)
         prepared = component.prepare(inputs_of(component, inputs), range(len(inputs)))
-        answers, records, size = list[Answer](), list[Record](), 0
+        answers, records, size = list[Answer](), list[InsideOfRun](), 0
         for row in prepared:
             if isinstance(row, BadInput):
                 answers.append(row)
-                records.append({})
+                records.append(InsideOfRun())
                 continue
             tape = Tape(*_names(edited, inspection))
             with tape.batches() as of_batches:
@@ -354,7 +383,7 @@ async def inspect(
                     "ask for fewer layers or inputs"
                 )
             tokens = tokens_of(edited, component, row, answered)
-            records.append({"tokens": tokens, "values": encoded(values)})
+            records.append(InsideOfRun(tokens, encoded(values)))
         return answers, records
 
     return await exchange.engine.call(model, run, max(1, tokens), deadline)
@@ -369,7 +398,7 @@ def _names(served: ServedModel, inspection: Inspect) -> list[str]:
 
 def tokens_of(
     served: ServedModel, component: AnyComponent, row: AnyRow, answered: Answer
-) -> Record:
+) -> dict[str, list[str]]:
     """Names of the tokens that a run has read, by the side of the model."""
     if isinstance(component, Writer):
         texts = cast(AnyResult, answered).value.texts
@@ -387,15 +416,9 @@ def tokens_of(
     return {served.facts.sides[0]: list(tokens.tokens)}
 
 
-def encoded(values: Mapping[str, np.ndarray]) -> Record:
+def encoded(values: Mapping[str, np.ndarray]) -> dict[str, TapeValue]:
     """Arrays as little-endian float32 in base64, with their shapes."""
-    return {
-        name: {
-            "shape": value.shape,
-            "data": base64.b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode(),
-        }
-        for name, value in values.items()
-    }
+    return {name: TapeValue(value.shape, base64_of(value)) for name, value in values.items()}
 
 
 class ReplayAnswer(Struct):
@@ -403,9 +426,9 @@ class ReplayAnswer(Struct):
 
     id: str
     model: str
-    results: list[Record]
+    results: list[InputResult]
     same: bool
-    inspect: list[Record]
+    inspect: list[InsideOfRun]
 
 
 async def replay(exchange: Exchange) -> Response:
@@ -421,9 +444,9 @@ async def replay(exchange: Exchange) -> Response:
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
     component = served.component(kept.component, kept.options)
-    results = [result_record(component, each) for each in answers]
-    before = msgspec.json.decode(kept.results)
-    results = [old if "error" in old else new for old, new in zip(before, results, strict=True)]
+    results = [result_of(component, each) for each in answers]
+    before = msgspec.json.decode(kept.results, type=list[InputResult])
+    results = [new if old.error is UNSET else old for old, new in zip(before, results, strict=True)]
     _, records = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
     same = encode_json(results) == kept.results
     return json_response(ReplayAnswer(id_, kept.model, results, same, records))
