@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self, cast
 
@@ -19,6 +19,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
+from regard.parts.kernels.bucketed import equal_lengths
 from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import ServedModel
@@ -39,7 +40,7 @@ class EngineLimits:
     of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
     batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
     ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
-    of a direct call: sums of other batches are rounded otherwise.
+    of a direct call with the inputs of the request.
     """
 
     max_queued_tokens: int = 1_000_000
@@ -153,7 +154,12 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
-        self._warm_up()
+        # Isolated rows are padded as those of a direct call, shared ones as a row that is alone.
+        with nullcontext() if self.limits.isolate else equal_lengths():
+            self._warm_up()
+            self._loop()
+
+    def _loop(self) -> None:
         while True:
             with self._changed:
                 while not (self._arrivals or self._active or self._is_over):
@@ -247,7 +253,12 @@ class Worker:
                 self._answer(work)
 
     def _batch_of(self, first: Work) -> list[tuple[Work, int]]:
-        """Rows for one batch, taken from the queue."""
+        """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
+        batch = self._rows_for(first)
+        return sorted(batch, key=lambda pair: pair[0].row(pair[1]).cost)
+
+    def _rows_for(self, first: Work) -> list[tuple[Work, int]]:
+        """Rows of the oldest request, and rows that may share their batch."""
         component = first.component
         assert component is not None
         if self.limits.isolate:
