@@ -191,6 +191,7 @@ class Worker:
 
     def _warm_up(self) -> None:
         """Run each component once, so that the first request waits for nothing."""
+        _ = self.served.folder_hash
         for name in self.served.components:
             try:
                 component = self.served.component(name)

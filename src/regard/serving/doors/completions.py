@@ -368,8 +368,7 @@ async def _stream(
     head: CompletionAnswer,
 ) -> Response:
     """Events with pieces of the text; an error before the first piece is an error response."""
-    exchange.log |= {"model": served.name, "inputs": 1, "texts": body.prompt}
-    pieces = exchange.engine.stream(served.name, "generate", prompt, options, exchange.deadline)
+    pieces = exchange.stream(served, "generate", prompt, options, exchange.deadline)
     first = await anext(pieces)
     decode = served.model.generator.vocabulary.decode
     text = body.prompt if isinstance(body.prompt, str) else decode(prompt)

@@ -5,6 +5,7 @@ import base64
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
@@ -15,11 +16,13 @@ from starlette.responses import Response
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
-from regard.serving.engine import ServingEngine
+from regard.inside.edits import EditList
+from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
-from regard.serving.replays import Replays
+from regard.serving.replays import Replay, ReplayRun, Replays
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
+from regard.tasks.components import AnyComponent
 
 Body = TypeVar("Body")
 TextsOrIds = str | list[str | int | list[int]]
@@ -71,6 +74,7 @@ class Exchange:
     services: Services
     log: dict[str, object] = field(default_factory=dict)  # more keys of its line in the log
     body: bytes = b""
+    runs: list[ReplayRun] = field(default_factory=list)
 
     async def read_body(self) -> None:
         """Read the body, within the limits of size and time, unless it has been read."""
@@ -128,7 +132,56 @@ class Exchange:
         self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
         run = self.engine.run
         answers = await run(served.name, component, inputs, options, self.deadline)
+        self.keep(served, component, inputs, options, answers)
         return [_checked(answer, len(inputs)) for answer in answers]
+
+    async def stream(
+        self,
+        served: ServedModel,
+        component: str,
+        given: ModelInput,
+        options: Options,
+        deadline: float | None,
+    ) -> AsyncIterator[str | AnyResult]:
+        """Pieces of the text of one input, and at last its result."""
+        self.log |= {"model": served.name, "inputs": 1, "texts": given}
+        async for piece in self.engine.stream(served.name, component, given, options, deadline):
+            if not isinstance(piece, str):
+                self.keep(served, component, [given], options, [piece])
+            yield piece
+
+    def keep(
+        self,
+        served: ServedModel,
+        component: str,
+        inputs: Sequence[ModelInput],
+        options: Options,
+        answers: Sequence[Answer],
+        edits: EditList | None = None,
+    ) -> None:
+        """Keep a run of this request, to be run again by /inspect/ID."""
+        if not self.services.replays.seconds:
+            return
+        runs = served.component(component, options)
+        errors = {
+            number: answer.reason
+            for number, (given, answer) in enumerate(zip(inputs, answers, strict=True))
+            if given is None and isinstance(answer, BadItem)
+        }
+        self.runs.append(
+            ReplayRun(
+                served.name,
+                served.folder_hash,
+                component,
+                (*inputs,),
+                options,
+                edits,
+                errors,
+                digest_of(runs, answers),
+            )
+        )
+        size = len(self.body) + sum(run.size for run in self.runs)
+        self.services.replays.add(self.id, Replay((*self.runs,), size))
 
     async def rows(
         self,
@@ -200,6 +253,15 @@ def texts_or_ids(given: TextsOrIds, name: str) -> list[str] | list[list[int]]:
 def encode_json(content: object) -> bytes:
     """A value as JSON; arrays of numpy are lists."""
     return msgspec.json.encode(content, enc_hook=_plain)
+
+
+def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
+    """Digest of the records of answers, bit for bit."""
+    records = [
+        answer.reason if isinstance(answer, BadItem) else component.records(answer)
+        for answer in answers
+    ]
+    return blake2b(encode_json(records)).digest()
 
 
 def base64_of(value: np.ndarray) -> str:

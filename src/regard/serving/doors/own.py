@@ -5,54 +5,41 @@ also has values of the very run that gave it; /inspect/ID runs an answered reque
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
-from regard.ground.tape import Tape
 from regard.images.decode import decode_image, decode_picture
-from regard.inference.component import AnyResult, AnyRow
-from regard.inference.decoder_model import DecoderModel, Writer
+from regard.inference.decoder_model import DecoderModel
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
-from regard.inside.record import of_one_input, tape_patterns
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
     Exchange,
     NotFound,
-    base64_of,
-    encode_json,
+    digest_of,
+    event,
     json_response,
+    resumed,
 )
+from regard.serving.doors.inspection import InsideOfRun, Inspect, inspect
 from regard.serving.engine import Answer
-from regard.serving.errors import hide_paths
-from regard.serving.replays import Replay
+from regard.serving.errors import Refusal, hide_paths
+from regard.serving.replays import ReplayRun
 from regard.serving.searches import SETTINGS, method_of
-from regard.serving.served_model import ModelInput, Options, ServedModel, inputs_of
+from regard.serving.served_model import ModelInput, Options, ServedModel
 from regard.tasks.components import AnyComponent
 
 Record = dict[str, object]
 JSONObject = dict[str, Any]  # of a request, before a component reads it
 Count = Annotated[int, Meta(ge=1)]
-MOST_INSPECTED_BYTES = 64 << 20  # of the values of an answer
-
-
-class Inspect(Struct, forbid_unknown_fields=True):
-    """Values to return: kinds ("weights", "states", …) of layers, and patterns of the tape.
-
-    Without kinds and patterns, attention weights are returned.
-    """
-
-    layers: list[int] | None = None
-    values: list[str] = []
-    names: list[str] = []
 
 
 class OwnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -68,6 +55,11 @@ class OwnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     def options(self) -> Options:
         """Options of the component."""
         return {}
+
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is a stream of events."""
+        return False
 
     def component_options(self, served: ServedModel) -> Options:
         """Options of the component, for a model."""
@@ -164,6 +156,11 @@ class GenerateRequest(WriteRequest, kw_only=True):
     max_new_tokens: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     min_new_tokens: Annotated[int, Meta(ge=0, le=65_536)] = 0
     stop_strings: list[str] = []
+    stream: bool = False
+
+    @property
+    def streams(self) -> bool:
+        return self.stream
 
     def component_options(self, served: ServedModel) -> Options:
         ending = Ending.of(self.max_new_tokens, self.min_new_tokens, self.stop_strings)
@@ -179,18 +176,10 @@ class InputResult(Struct):
     error: str | UnsetType = UNSET
 
 
-class TapeValue(Struct):
-    """An array of float32, little-endian, in base64."""
+class Piece(Struct):
+    """A piece of a text, in a stream."""
 
-    shape: tuple[int, ...]
-    data: str
-
-
-class InsideOfRun(Struct):
-    """Names of the tokens by side of the model, and values of the tape by name."""
-
-    tokens: dict[str, list[str]] | UnsetType = UNSET
-    values: dict[str, TapeValue] | UnsetType = UNSET
+    text: str
 
 
 class OwnAnswer(Struct):
@@ -311,6 +300,10 @@ async def answer(exchange: Exchange, path: str) -> Response:
     inputs = [None if isinstance(each, BadItem) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
+    if body.streams:
+        if edits is not None or body.inspect is not None or len(parsed) > 1:
+            raise BadInput("stream: one input, without inspect and edits; /inspect/ID has both")
+        return await _stream(exchange, served, name, inputs[0], options, deadline)
     if body.inspect is None:
         run = exchange.engine.run
         answers = await run(served.name, name, inputs, options, deadline, edits=edits)
@@ -324,12 +317,38 @@ async def answer(exchange: Exchange, path: str) -> Response:
     results = [result_of(component, each) for each in answers]
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
-    response = json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
-    first = encode_json(results)
-    size = len(exchange.body) + len(first)
-    replay = Replay(served.name, served.folder_hash, name, (*inputs,), options, edits, first, size)
-    exchange.services.replays.add(exchange.id, replay)
-    return response
+    exchange.keep(served, name, inputs, options, answers, edits)
+    return json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
+
+
+async def _stream(
+    exchange: Exchange,
+    served: ServedModel,
+    name: str,
+    given: ModelInput,
+    options: Options,
+    deadline: float | None,
+) -> Response:
+    """Events with pieces of the text, and a last one with the whole answer."""
+    pieces = exchange.stream(served, name, given, options, deadline)
+    first = await anext(pieces)
+    component = served.component(name, options)
+
+    async def events() -> AsyncIterator[bytes]:
+        try:
+            async for piece in resumed(first, pieces):
+                if isinstance(piece, str):
+                    yield event(Piece(piece))
+                else:
+                    usage = {"tokens": piece.usage, "inputs": 1}
+                    results = [result_of(component, piece)]
+                    yield event(OwnAnswer(exchange.id, served.name, results, usage))
+        except BadInput as fault:
+            yield event(error(400, "bad_input", hide_paths(str(fault))))
+        except Refusal as fault:
+            yield event(error(fault.status, fault.kind, str(fault)))
+
+    return StreamingResponse(events(), media_type="text/event-stream")
 
 
 def result_of(component: AnyComponent, answered: Answer) -> InputResult:
@@ -347,88 +366,21 @@ def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
     return list_edits(body.edits, "edits")
 
 
-async def inspect(
-    exchange: Exchange,
-    model: str,
-    name: str,
-    inputs: Sequence[ModelInput],
-    options: Options,
-    edits: EditList | None,
-    inspection: Inspect,
-    deadline: float | None,
-) -> tuple[list[Answer], list[InsideOfRun]]:
-    """Answers with values of the runs that gave them; each input runs alone."""
-    rows = await exchange.engine.prepare(model, name, inputs, options)
-    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+class RunAnswer(Struct):
+    """A run of a model, again; ``same``: with the records of the first run, bit for bit."""
 
-    def run(served: ServedModel) -> tuple[list[Answer], list[InsideOfRun]]:
-        edited = served if edits is None else served.with_edits(edits)
-        component = edited.component(name, options)
-        prepared = component.prepare(inputs_of(component, inputs), range(len(inputs)))
-        answers, records, size = list[Answer](), list[InsideOfRun](), 0
-        for row in prepared:
-            if isinstance(row, BadInput):
-                answers.append(row)
-                records.append(InsideOfRun())
-                continue
-            tape = Tape(*_names(edited, inspection))
-            with tape.batches() as of_batches:
-                (answered,) = component.results([row], of_batches)
-            answers.append(answered)
-            values = {key: of_one_input(key, value) for key, value in tape.records.items()}
-            size += sum(value.nbytes for value in values.values())
-            if size > MOST_INSPECTED_BYTES:
-                raise BadInput(
-                    f"inspect: the values have more than {MOST_INSPECTED_BYTES >> 20} MiB; "
-                    "ask for fewer layers or inputs"
-                )
-            tokens = tokens_of(edited, component, row, answered)
-            records.append(InsideOfRun(tokens, encoded(values)))
-        return answers, records
-
-    return await exchange.engine.call(model, run, max(1, tokens), deadline)
-
-
-def _names(served: ServedModel, inspection: Inspect) -> list[str]:
-    """Patterns of the tape for what a request asks for."""
-    kinds = inspection.values or ([] if inspection.names else ["weights"])
-    patterns = tape_patterns(served.model.inspected, inspection.layers, kinds)
-    return [name for names in patterns.values() for name in names] + inspection.names
-
-
-def tokens_of(
-    served: ServedModel, component: AnyComponent, row: AnyRow, answered: Answer
-) -> dict[str, list[str]]:
-    """Names of the tokens that a run has read, by the side of the model."""
-    if isinstance(component, Writer):
-        texts = cast(AnyResult, answered).value.texts
-        written = list(texts[0].hypothesis.tokens) if texts else []
-        pieces = component.model.vocabulary.pieces
-        sides = served.facts.sides
-        if len(sides) == 1:
-            return {sides[0]: pieces([*row.data.ids[0], *written])}
-        source = served.model.translator.tokenizer.source.pieces(row.data.ids[0])
-        return dict(zip(sides, (source, pieces(written)), strict=True))
-    try:
-        (tokens,) = served.model.tokens([row.given])
-    except BadInput:
-        return {}
-    return {served.facts.sides[0]: list(tokens.tokens)}
-
-
-def encoded(values: Mapping[str, np.ndarray]) -> dict[str, TapeValue]:
-    """Arrays as little-endian float32 in base64, with their shapes."""
-    return {name: TapeValue(value.shape, base64_of(value)) for name, value in values.items()}
-
-
-class ReplayAnswer(Struct):
-    """A request that ran again; ``same``: with the records of the first answer, bit for bit."""
-
-    id: str
     model: str
+    component: str
     results: list[InputResult]
     same: bool
     inspect: list[InsideOfRun]
+
+
+class ReplayAnswer(RunAnswer, kw_only=True):
+    """The first run of a request, again; ``more`` are its other runs, such as scores."""
+
+    id: str
+    more: list[RunAnswer]
 
 
 async def replay(exchange: Exchange) -> Response:
@@ -437,19 +389,25 @@ async def replay(exchange: Exchange) -> Response:
     kept = exchange.services.replays.get(id_)
     if kept is None:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
+    inspection = exchange.json(Inspect) if exchange.body else Inspect()
+    first, *more = [await _run_again(exchange, run, inspection) for run in kept.runs]
+    own = first.model, first.component, first.results, first.same, first.inspect
+    return json_response(ReplayAnswer(*own, id=id_, more=more))
+
+
+async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -> RunAnswer:
     served = exchange.engine.models.get(kept.model)
     if served is None or served.folder_hash != kept.model_hash:
         raise NotFound(f"model {kept.model} is no longer the one that answered")
-    inspection = exchange.json(Inspect) if exchange.body else Inspect()
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
+    for number, reason in kept.errors.items():
+        answers[number] = BadItem(number + 1, reason)
     component = served.component(kept.component, kept.options)
     results = [result_of(component, each) for each in answers]
-    before = msgspec.json.decode(kept.results, type=list[InputResult])
-    results = [new if old.error is UNSET else old for old, new in zip(before, results, strict=True)]
-    _, records = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
-    same = encode_json(results) == kept.results
-    return json_response(ReplayAnswer(id_, kept.model, results, same, records))
+    _, inside = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
+    same = digest_of(component, answers) == kept.digest
+    return RunAnswer(kept.model, kept.component, results, same, inside)
 
 
 def error(status: int, kind: str, message: str) -> Record:
