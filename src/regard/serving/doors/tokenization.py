@@ -70,12 +70,21 @@ async def tokenize(exchange: Exchange) -> Response:
         raise BadInput("prompt_name: models here have no named prompts")
     served = tokenizing_model(exchange, body.model)
     if body.prompt is not None:
-        (tokens,) = await _all_tokens(served, [body.prompt], special=body.add_special_tokens)
-        ids = [token.id for token in tokens]
+        ids = await _prompt_ids(served, body.prompt, special=body.add_special_tokens)
         return json_response({"count": len(ids), "max_model_len": served.max_length, "tokens": ids})
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs or []
     _check_count(exchange, len(texts))
     return json_response(await _all_tokens(served, texts, special=body.add_special_tokens))
+
+
+async def _prompt_ids(served: ServedModel, prompt: str, *, special: bool) -> list[int]:
+    """Ids of a prompt; the name of a special token, by which harnesses ask for it, is its id."""
+    ids = _special_ids(served)
+    named = [ids[role] for role, name in _special_names(served).items() if name == prompt]
+    if named:
+        return named[:1]
+    (tokens,) = await _all_tokens(served, [prompt], special=special)
+    return [token.id for token in tokens]
 
 
 async def _all_tokens(served: ServedModel, texts: list[str], *, special: bool) -> list[list[Token]]:
@@ -157,9 +166,13 @@ async def detokenize(exchange: Exchange) -> Response:
     return json_response({"prompt": decode(tokenizing_model(exchange, body.model), body.tokens)})
 
 
-async def tokenizer_info(exchange: Exchange) -> Response:
+def _special_names(served: ServedModel) -> dict[str, str]:
     """Special tokens by role."""
-    served = tokenizing_model(exchange)
+    words = _vocabulary(served, -1)
+    return {role: words.pieces([id_])[0] for role, id_ in _special_ids(served).items()}
+
+
+def _special_ids(served: ServedModel) -> dict[str, int]:
     words, tokenizer = _vocabulary(served, -1), served.tokenizer
     ids = {} if tokenizer is None else dict(tokenizer.special_ids)
     for role, usual in (("eos_token", "eos"), ("bos_token", "bos")):
@@ -168,7 +181,13 @@ async def tokenizer_info(exchange: Exchange) -> Response:
                 ids[role] = getattr(words, usual)
             except BadInput:
                 continue
-    names = {role: words.pieces([id_])[0] for role, id_ in ids.items() if id_ >= 0}
+    return {role: id_ for role, id_ in ids.items() if id_ >= 0}
+
+
+async def tokenizer_info(exchange: Exchange) -> Response:
+    """Special tokens by role."""
+    served = tokenizing_model(exchange)
+    words, names = _vocabulary(served, -1), _special_names(served)
     info = dict.fromkeys(ROLES) | names
     return json_response(
         info
