@@ -176,6 +176,21 @@ def test_rows_of_one_length_are_one_group():
     assert len(cut_into_buckets((100, 1, 100), (100, 1, 100))) == 3
 
 
+def test_rows_of_equal_lengths_do_not_depend_on_their_neighbours():
+    lengths = [14, 14, 15, 3, 9, 33]
+    layout = Layout.ragged(lengths)
+    q, k, v = (each.detach() for each in vectors(layout, layout))
+    with bucketed.equal_lengths():
+        shared = bucketed.run(AttentionCall(ScaledDot(), layout, layout, full, 0.0), q, k, v)
+    rows = zip(*(each.split(lengths) for each in (q, k, v, shared)), strict=True)
+    for length, (*of_row, expected) in zip(lengths, rows, strict=True):
+        alone = Layout.ragged([length])
+        call = AttentionCall(ScaledDot(), alone, alone, full, 0.0)
+        assert torch.equal(bucketed.run(call, *of_row), expected)
+    assert len(cut_into_buckets((3, 3, 4), (3, 3, 4), "cpu", 0)) == 2
+    assert len(cut_into_buckets((3, 3, 4), (3, 3, 4))) == 1
+
+
 def test_what_inference_grouped_can_be_trained_on():
     """Groups are cached; tensors made under inference mode must not reach a backward pass."""
     lengths = [3, 1, 0, 2, 11]  # a list no other test has

@@ -10,10 +10,11 @@ import httpx
 import uvicorn
 
 from regard.api import Model
-from regard.serving.app import App, ServerSettings
+from regard.serving.app import App
 from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 from regard.serving.server import DOORS, bind, uvicorn_config
+from regard.serving.settings import ServerSettings
 
 
 class RunningServer:

@@ -14,8 +14,10 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.serving.api_keys import APIKeys
-from regard.serving.app import ServerSettings
-from regard.serving.doors.door import RequestLimits
+from regard.serving.doors.door import Door, DoorRoute
+from regard.serving.errors import hide_paths
+from regard.serving.server import DOORS
+from regard.serving.settings import RequestLimits, ServerSettings
 from serving.mutated_requests import mutated
 from serving.running_server import running
 from small import command, environment
@@ -63,6 +65,37 @@ def test_unknown_paths_and_methods(server):
     assert server.client.get("/nowhere").status_code == 404
     refused = server.client.get("/v1/tag")
     assert refused.status_code == 405 and refused.json()["error"]["kind"] == "method_not_allowed"
+
+
+MESSAGES = {
+    "/srv/models/x: no such folder": "…: no such folder",
+    "no file '/home/ann/a.txt' here": "no file '…' here",
+    "../models/x and ~/models/y": "… and …",
+    r"C:\Users\ann\model.bin: damaged": "…: damaged",
+    r"D:\secrets": "…",
+    r"'C:\\Users\\ann' and \\host\share\file": "'…' and …",
+    "C:/Users/ann, second": "…, second",
+    "ratio 3/4 or a/b": "ratio 3/4 or a/b",
+    "either and/or/both, 1/2/3": "either and/or/both, 1/2/3",
+    "use /v1/completions; write /models/NAME": "use /v1/completions; write /models/NAME",
+    "/v1/completions/of/a/folder": "…",
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_paths_of_the_machine_are_hidden_in_messages(server, message):
+    assert hide_paths(message, server.app.routes.addresses) == MESSAGES[message]
+
+
+def test_an_error_has_no_path_but_those_of_the_server(models):
+    async def fail(exchange):
+        raise BadInput("/srv/models/x: ratio 3/4; use /v1/completions")
+
+    route = DoorRoute("GET", "/fail", fail, "Fail.")
+    doors = [*DOORS, Door("failing", [route], DOORS[0].error)]
+    with running({"one": models["one"]}, doors=doors) as server:
+        error = server.client.get("/fail").json()["error"]
+        assert error["message"] == "…: ratio 3/4; use /v1/completions"
 
 
 def test_every_answer_has_an_id(server):

@@ -6,18 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.layout import Layout
 from regard.inference.decoder_model import Method
 from regard.inference.generator import Ending
+from regard.parts.attend import ScaledDot, full
+from regard.parts.kernels import bucketed
+from regard.parts.kernels.call import AttentionCall
 from regard.search.beam import Beam
 from regard.search.sample import Sample
 from regard.serving.engine import (
     DeadlineExceeded,
-    Engine,
     EngineLimits,
     Overloaded,
     ServedModel,
+    ServingEngine,
     TooLarge,
     Unavailable,
     UnknownModel,
@@ -41,7 +46,7 @@ def engine_of(models):
 
     def start(**limits):
         served = [ServedModel(model, name) for name, model in models.items()]
-        engines.append(Engine(served, EngineLimits(**limits)))
+        engines.append(ServingEngine(served, EngineLimits(**limits)))
         return engines[-1]
 
     yield start
@@ -110,6 +115,29 @@ def test_isolated_requests_get_the_very_bits_of_a_direct_call(models, engine_of)
     for texts, answers in zip(lists, asyncio.run(ask_all()), strict=True):
         expected = models["bert"].embed(texts, as_numpy=True)
         assert np.stack([answer.value for answer in answers]).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_attention_of_shared_rows_is_not_padded(engine_of, isolate):
+    """Shared rows get the numbers of a row alone, isolated ones those of their own request."""
+    engine = engine_of(isolate=isolate)
+    call = AttentionCall(ScaledDot(), layout := Layout.ragged([5, 9]), layout, full, 0.0)
+    q, k, v = torch.randn(3, layout.tokens, 2, 8, generator=torch.Generator().manual_seed(0))
+
+    async def run():
+        return await engine.call("bert", lambda _: bucketed.run(call, q, k, v))
+
+    with bucketed.equal_lengths():
+        unpadded = bucketed.run(call, q, k, v)
+    while not engine.ready:
+        time.sleep(0.01)
+    calls = []
+    fused = bucketed.fused_rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucketed, "fused_rows", lambda *a: calls.append(a) or fused(*a))
+        values = asyncio.run(run())
+    assert len(calls) == (1 if isolate else 2)
+    assert torch.equal(values, unpadded) or isolate
 
 
 def test_a_bad_input_keeps_its_place(engine_of):

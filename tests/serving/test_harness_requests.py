@@ -91,6 +91,16 @@ def test_generation_until_a_string(server, model):
     assert answer["choices"][0]["text"] == best.text
 
 
+def test_special_tokens_are_found_by_their_names(server, model):
+    """The harness asks /tokenize for the id of the token that it puts before a text."""
+    words = model.tokenizer.words
+    name = server.client.get("/tokenizer_info").json()["eos_token"]
+    body = {"prompt": name, "add_special_tokens": False}
+    assert server.post("/tokenize", body).json()["tokens"] == [words.eos]
+    text = {"prompt": f"{name} dog", "add_special_tokens": False}
+    assert server.post("/tokenize", text).json()["tokens"] == words.encode(f"{name} dog")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("lm_eval") is None, reason="needs lm_eval")
 def test_the_harness_itself(server, model):
     from lm_eval.api.instance import Instance

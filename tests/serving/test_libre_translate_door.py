@@ -11,9 +11,9 @@ from libretranslatepy import LibreTranslateAPI
 
 from regard.api import Model
 from regard.serving.api_keys import APIKeys
-from regard.serving.app import ServerSettings
 from regard.serving.engine import ServedModel
 from regard.serving.html_text import HTMLTexts
+from regard.serving.settings import ServerSettings
 from regard.text.labels import SingleLabelSet
 from serving.running_server import running
 from small_bert import small_bert

@@ -6,18 +6,22 @@ import json
 import numpy as np
 import pytest
 
+from regard.api import Model, load
 from regard.inference.component import Result
 from regard.inference.decoder_model import Method
 from regard.inference.generator import Ending
+from regard.inside.edits import read_edits
 from regard.search.beam import Beam
 from regard.search.sample import Sample
-from regard.serving.app import ServerSettings
+from regard.serving.served_model import ServedModel
+from regard.serving.settings import RequestLimits, ServerSettings
 from safety.frozen_folders import differences
 from serving.running_server import running
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit, write_images
+from small_mistakes import TRANSLATORS, small_translator
 
 INPUTS = {
     "classify": ("one", [{"first": "The storm", "second": "came in."}, {"text": SENTENCES[0]}]),
@@ -161,6 +165,102 @@ def test_a_replay_gives_the_same_answer_and_any_value(server):
     assert server.client.get("/inspect/nobodys").status_code == 404
 
 
+@pytest.fixture(scope="module")
+def translator():
+    return Model(small_translator(next(iter(TRANSLATORS))))
+
+
+def test_translate_gives_n_best_lists_and_alignments(translator):
+    texts, method = ["the owl sees the cow", "the cow"], Method(Beam(3, best=2))
+    expected = direct(translator, "translate", [{"text": t} for t in texts], method=method, best=2)
+    with running({"mt": translator}) as server:
+        body = {"inputs": texts, "search": "beam", "beam": 3, "best": 2}
+        answer = served(server.post("/v1/translate", body))
+        assert [*differences("", expected, answer, 1e-4, 1e-5)] == []
+        body = {"text": texts[0], "inspect": {"alignment": True}}
+        answer = server.post("/v1/translate", body).json()
+        (inside,), ((best,),) = answer["inspect"], (r["records"] for r in answer["results"])
+        (links,) = translator.align([(texts[0], best["text"])])
+        assert inside["alignment"]["links"] == sorted(map(list, links))
+        assert inside["alignment"]["source"] == texts[0].split() and inside["values"] == {}
+        both = {"text": texts[0], "inspect": {"alignment": True, "values": ["weights"]}}
+        (inside,) = server.post("/v1/translate", both).json()["inspect"]
+        assert inside["values"] and inside["alignment"]["links"] == sorted(map(list, links))
+        body = {"text": texts[0], "inspect": {"contributions": True}}
+        (inside,) = server.post("/v1/translate", body).json()["inspect"]
+        parts = translator.contributions(texts[0], best["text"])
+        assert inside["contributions"]["logit"] == pytest.approx(parts.logit)
+
+
+def test_inspect_returns_contributions_that_sum_to_the_logit(server, models):
+    text = SENTENCES[0]
+    cases = {("classify", "one"): {}, ("generate", "gpt"): {"max_new_tokens": 2}}
+    for (path, name), more in cases.items():
+        body = {"model": name, "text": text, "inspect": {"contributions": True}, **more}
+        (inside,) = server.post(f"/v1/{path}", body).json()["inspect"]
+        logit, parts = inside["contributions"]["logit"], inside["contributions"]["parts"]
+        expected = models[name].contributions(text)
+        assert [part["name"] for part in parts] == [each.name for each in expected.components]
+        assert sum(part["value"] for part in parts) == pytest.approx(logit, abs=1e-4)
+    refused = server.post("/v1/classify", {"text": text, "inspect": {"alignment": True}})
+    assert refused.status_code == 400 and "needs the translation" in refused.text
+
+
+def test_generate_streams_the_text_of_its_answer(server):
+    body = {"text": "The old man", "max_new_tokens": 6, "temperature": 0.8, "seed": 3}
+    whole = server.post("/v1/generate", body).json()["results"]
+    headers = {"x-request-id": "streamed"}
+    response = server.post("/v1/generate", body | {"stream": True}, headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line[6:]) for line in response.text.splitlines() if line]
+    *pieces, last = events
+    text = whole[0]["records"][0]["text"]
+    assert "".join(piece["text"] for piece in pieces) == text and len(pieces) > 1
+    assert last["results"][0]["records"][0]["text"] == text and last["id"] == "streamed"
+    again = server.client.get("/inspect/streamed").json()
+    assert again["results"][0]["records"][0]["text"] == text
+    for wrong in ({"inputs": ["a", "b"]}, {"text": "a", "search": "beam"}, {"text": 3}):
+        refused = server.post("/v1/generate", {**wrong, "stream": True})
+        assert refused.status_code == 400, refused.text
+
+
+OTHER_DOORS = {
+    "/v1/embeddings": {"model": "one", "input": SENTENCES[0]},
+    "/v1/completions": {"model": "gpt", "prompt": "The old", "max_tokens": 3, "logprobs": 1},
+    "/embed?model=one": {"inputs": SENTENCES[0]},
+    "/predict": {"inputs": SENTENCES[0]},
+    "/models/tags": {"inputs": SENTENCES[0]},
+}
+
+
+@pytest.mark.parametrize("path", OTHER_DOORS)
+def test_requests_of_every_door_are_replayed_by_their_ids(server, path):
+    id_ = server.post(path, OTHER_DOORS[path]).headers["x-request-id"]
+    again = server.post(f"/inspect/{id_}", {"layers": [0]}).json()
+    assert again["same"] and again["id"] == id_
+    (inside,) = again["inspect"]
+    assert any(name.endswith("weights") for name in inside["values"])
+    assert [run["component"] for run in again["more"]] == ["score"] * ("completions" in path)
+
+
+def test_edits_of_the_server_and_int8_weights_are_served(models, tmp_path):
+    text, edits = SENTENCES[0], tmp_path / "edits.toml"
+    edits.write_text('[[edit]]\nkind = "layer-off"\nat = "trunk.blocks.1"\n')
+    models["one"].save(tmp_path / "model")
+    plain = models["one"].embed([text], as_numpy=True)[0]
+    edited = models["one"].edited(read_edits(edits)).embed([text], as_numpy=True)[0]
+    int8 = load(tmp_path / "model", precision="int8").embed([text], as_numpy=True)[0]
+    opened = [
+        ServedModel.open(tmp_path / "model", "edited", "cpu", edits=edits),
+        ServedModel.open(tmp_path / "model", "int8", "cpu", "int8"),
+    ]
+    with running(opened) as server:
+        for name, expected in (("edited", edited), ("int8", int8)):
+            ((record,),) = served(server.post("/v1/embed", {"model": name, "text": text}))
+            np.testing.assert_allclose(record["vector"], expected, 1e-4, 1e-5)
+            assert not np.allclose(expected, plain, 1e-4, 1e-5)
+
+
 def test_replays_are_bounded(models):
     with running({"one": models["one"]}, ServerSettings(replay_bytes=3_000)) as server:
         ids = [server.post("/v1/classify", {"text": "a" * 50}).json()["id"] for _ in range(30)]
@@ -197,7 +297,6 @@ def test_images_come_in_base64_and_are_bounded(tmp_path):
             assert ours[0]["label"] == theirs[0]["label"]
         stolen = server.post("/v1/label-image", {"image": str(files[0])}).json()["results"]
         assert stolen == [{"error": "image: not base64"}]
-    from regard.serving.doors.door import RequestLimits
 
     with running({"vit": model}, ServerSettings(limits=RequestLimits(pixels=9))) as server:
         (result,) = server.post("/v1/label-image", {"image": encoded[0]}).json()["results"]

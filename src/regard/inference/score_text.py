@@ -251,7 +251,7 @@ class TextScorer(Scorer[Content]):
     def records(self, result: Result[TextScore]) -> list[dict[str, object]]:
         score = result.value
         means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
-        text = {"text": score.texts[0], "logprob": score.logprob, **means}
+        text = {"text": next(iter(score.texts), None), "logprob": score.logprob, **means}
         record: dict[str, object] = text | {"tokens": score.tokens, "logprobs": score.logprobs}
         if self.top:
             record["top"] = [

@@ -10,16 +10,14 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput
-from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
@@ -27,17 +25,17 @@ from regard.serving.doors.door import (
     MethodNotAllowed,
     NotAllowed,
     NotFound,
-    RequestLimits,
+    Services,
     json_response,
 )
 from regard.serving.engine import ServingEngine
-from regard.serving.errors import Failure, Refusal
+from regard.serving.errors import Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
+from regard.serving.settings import ServerSettings
 
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
-PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\\\][^\\s:;,'\"]+){2,}")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SEND_SECONDS = 30.0  # for a client that does not read
 
@@ -45,35 +43,6 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Settings of the application.
-
-    ``model_roots`` are the folders below which an administrator may load models. With
-    ``allow_edits``, requests may carry edits. The log has texts only with ``log_texts``.
-    """
-
-    keys: APIKeys | None = None
-    cors: tuple[str, ...] = ()
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    allow_edits: bool = False
-    log_texts: bool = False
-    model_roots: tuple[Path, ...] = ()
-    replay_bytes: int = 64 << 20
-    replay_seconds: float = 600.0
-    device: str | None = None
-    precision: str | None = None
-
-
-@dataclass(eq=False)
-class Services:
-    """What handlers share besides the engine."""
-
-    settings: ServerSettings
-    replays: Replays
-    doors: Sequence[Door]
 
 
 @dataclass(eq=False)
@@ -94,6 +63,11 @@ class PathTree:
         if route.method in by_method:
             raise ValueError(f"two routes for {route.method} {route.path}")
         by_method[route.method] = (door, route)
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All paths as messages write them, with parts in capitals, such as /models/NAME."""
+        return frozenset(re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), p) for p in self.exact)
 
     def find(self, path: str) -> tuple[str, dict[str, str]] | None:
         """The path of a route and the texts of its parts, for the path of a request."""
@@ -153,7 +127,7 @@ class App:
             response = self._error(door, error, id_)
         response.headers["x-request-id"] = id_
         self._allow_origin(request, response)
-        sent = StatusSend(send)
+        sent = TimedSend(send)
         try:
             await response(scope, receive, sent)
         except (TimeoutError, OSError):
@@ -190,7 +164,7 @@ class App:
 
     def _error(self, door: Door, error: Exception, id_: str) -> Response:
         if isinstance(error, BadInput):
-            error = _bad_request(error)
+            error = BadRequest(hide_paths(str(error), self.routes.addresses))
         if not isinstance(error, Refusal):
             LOG.error("request %s failed", id_, exc_info=error)
             error = Failure("the request failed; the log of the server has the reason")
@@ -232,8 +206,8 @@ class App:
         ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
 
 
-class StatusSend:
-    """The send function of a connection, which gives up on a client that does not read."""
+class TimedSend:
+    """The send function of a connection, with a time limit for clients that do not read."""
 
     def __init__(self, send: Send):
         self.send = send
@@ -255,18 +229,13 @@ class Gone(Refusal):
     status, kind = 499, "client_gone"
 
 
-def _bad_request(error: BadInput) -> Refusal:
-    """An error of the input; paths in its message are left out."""
-    return BadRequest(PATH.sub("…", str(error)))
-
-
 def _key_of(request: Request) -> str | None:
     """The key of a request: "Authorization: Bearer KEY", or "X-API-Key: KEY"."""
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
 
 
-async def _unless_gone(answer: Coroutine[Any, Any, Response], request: Request) -> Response:
+async def _unless_gone(answer: Awaitable[Response], request: Request) -> Response:
     """The answer of a handler, which is cancelled when the client goes away."""
     handling = asyncio.ensure_future(answer)
     watching = asyncio.ensure_future(_disconnection(request))

@@ -9,8 +9,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import Any
+from typing import TypeVar
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
@@ -25,14 +24,13 @@ from regard.serving.errors import (
     UnknownModel,
 )
 from regard.serving.metrics import Metrics
-from regard.serving.served_model import ServedModel, inputs_of
+from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel, inputs_of
 from regard.serving.worker import Answer, EngineLimits, Work, Worker
 from regard.tasks.components import AnyComponent
 
 __all__ = [
     "Answer",
     "DeadlineExceeded",
-    "Engine",
     "EngineLimits",
     "Failure",
     "Overloaded",
@@ -43,7 +41,7 @@ __all__ = [
     "Unavailable",
     "UnknownModel",
 ]
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+Value = TypeVar("Value")
 LONGEST_RETRY = 60  # seconds
 CHARACTERS = 32  # of a token; few are longer
 
@@ -125,16 +123,16 @@ class ServingEngine:
         self,
         model_name: str,
         component: str,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
+        inputs: Sequence[ModelInput],
+        options: Options = NO_OPTIONS,
         deadline: float | None = None,
         *,
         edits: EditList | None = None,
     ) -> list[Answer]:
-        """The answer to each input, in order: a result, or a ``BadItem`` in its place.
+        """The answer to each input, in order: its result, or a ``BadItem``.
 
         Inputs are those of the component: texts, pairs, ids, ``Request`` (for writers also texts).
-        ``deadline`` is a number of seconds; the default is that of the limits.
+        ``deadline`` is a number of seconds; the default is ``limits.deadline``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:
             runs, rows = await self._prepared(worker, component, inputs, options, edits)
@@ -145,8 +143,8 @@ class ServingEngine:
         self,
         model_name: str,
         component: str,
-        given: Any,
-        options: Mapping[str, Any] = NO_OPTIONS,
+        given: ModelInput,
+        options: Options = NO_OPTIONS,
         deadline: float | None = None,
     ) -> AsyncIterator[str | AnyResult]:
         """Pieces of the text of one input while it is generated, and at last its result.
@@ -179,29 +177,31 @@ class ServingEngine:
     async def call(
         self,
         model_name: str,
-        function: Callable[[ServedModel], Any],
+        function: Callable[[ServedModel], Value],
         tokens: int = 1,
         deadline: float | None = None,
-    ) -> Any:
+    ) -> Value:
         """The value of a function that needs the model for itself, run in the model's thread."""
         with self._counted(), self._worker(model_name).in_use() as worker:
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
-            work.call = lambda: function(worker.served)
-            return await self._answered(worker, work, deadline)
+            values = list[Value]()
+            work.call = lambda: values.append(function(worker.served))
+            await self._answered(worker, work, deadline)
+            return values[0]
 
     async def prepare(
         self,
         model_name: str,
         component: str,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
+        inputs: Sequence[ModelInput],
+        options: Options = NO_OPTIONS,
     ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
         with self._counted(), self._worker(model_name).in_use() as worker:
             return (await self._prepared(worker, component, inputs, options, None))[1]
 
-    async def tokens_of(self, model_name: str, component: str, inputs: Sequence[Any]) -> int:
+    async def tokens_of(self, model_name: str, component: str, inputs: Sequence[ModelInput]) -> int:
         """The number of tokens that a component reads in these inputs, for a record of usage."""
         worker = self._worker(model_name)
         runs = worker.served.component(component)
@@ -227,8 +227,8 @@ class ServingEngine:
         self,
         worker: Worker,
         name: str,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any],
+        inputs: Sequence[ModelInput],
+        options: Options,
         edits: EditList | None,
     ) -> tuple[AnyComponent, list[AnyRow | BadItem]]:
         """The component, and the rows of inputs."""
@@ -271,7 +271,7 @@ class ServingEngine:
         counted = _tokens(component, rows) if tokens is None else tokens
         return Work(component, rows, counted, loop, loop.create_future())
 
-    async def _answered(self, worker: Worker, work: Work, deadline: float | None) -> Any:
+    async def _answered(self, worker: Worker, work: Work, deadline: float | None) -> list[Answer]:
         worker.accept(work)
         seconds = self.limits.deadline if deadline is None else min(deadline, self.limits.deadline)
         try:
@@ -284,10 +284,7 @@ class ServingEngine:
                 worker.give_up(work)
 
 
-Engine = ServingEngine
-
-
-def _least_tokens(inputs: Sequence[Any]) -> int:
+def _least_tokens(inputs: Sequence[ModelInput]) -> int:
     """A number of tokens that inputs hardly fall short of, without a tokenizer."""
     texts = (given for given in inputs if isinstance(given, str))
     return sum(1 + len(text) // CHARACTERS for text in texts)

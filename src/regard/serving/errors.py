@@ -1,6 +1,20 @@
 """Reasons for which the engine refuses a request or gives it up, with their HTTP status."""
 
+import re
+from collections.abc import Collection
 from typing import ClassVar
+
+PATH = re.compile(
+    r"""(?<![\w.])                      # a/b and 3/4 are no paths
+    (?: [A-Za-z]:[/\\]+ [^\s:;,'"/\\]+ (?: [/\\]+ [^\s:;,'"/\\]+ )*
+      | (?: ~ | \.\.? )? (?: [/\\]+ [^\s:;,'"/\\]+ ){2,} )""",
+    re.VERBOSE,
+)
+
+
+def hide_paths(message: str, keep: Collection[str] = ()) -> str:
+    """A message without paths of this machine; ``keep`` has addresses, which are no such paths."""
+    return PATH.sub(lambda path: path[0] if path[0].rstrip(".)") in keep else "…", message)
 
 
 class Refusal(Exception):

@@ -4,23 +4,53 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
 
 from regard.inside.edits import EditList
+from regard.serving.served_model import ModelInput, Options
+
+OVERHEAD = 512  # bytes of a run without inputs, about
 
 
 @dataclass(frozen=True)
-class Replay:
-    """An answered request: all that its answer depends on, and its ``results`` as JSON."""
+class ReplayRun:
+    """A run of a model: all that its results depend on, and their digest.
+
+    ``errors`` are those of inputs that are None because they could not be read, by their index.
+    """
 
     model: str
     model_hash: str
     component: str
-    inputs: tuple[Any, ...]
-    options: Mapping[str, Any]
+    inputs: tuple[ModelInput, ...]
+    options: Options
     edits: EditList | None
-    results: bytes
-    size: int  # bytes of the request and of its answer
+    errors: Mapping[int, str]
+    digest: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of its inputs, about."""
+        return sum(map(_bytes, self.inputs)) + sum(map(len, self.errors.values())) + OVERHEAD
+
+
+def _bytes(given: ModelInput) -> int:
+    if given is None:
+        return 0
+    if isinstance(given, np.ndarray):
+        return given.nbytes
+    if isinstance(given, str):
+        return len(given.encode(errors="replace"))
+    return sum(len(each) if isinstance(each, str | list | tuple) else 1 for each in given) * 8
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An answered request: the runs of models that answered it."""
+
+    runs: tuple[ReplayRun, ...]
+    size: int  # in bytes
     at: float = field(default_factory=time.monotonic)
 
 

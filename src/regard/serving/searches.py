@@ -10,6 +10,7 @@ from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.search.step import Search
 
+Settings = Mapping[str, str | float | None]
 REPETITION = ("no_repeat", "repetition_penalty")
 SETTINGS = {  # by search, with the names of requests
     "greedy": REPETITION,
@@ -19,7 +20,7 @@ SETTINGS = {  # by search, with the names of requests
 MOST_HYPOTHESES = 64  # of an input
 
 
-def method_of(model: DecoderModel, given: Mapping[str, Any], best: int = 1) -> Method:
+def method_of(model: DecoderModel, given: Settings, best: int = 1) -> Method:
     """The method for the settings of a request; without any, the model's own.
 
     ``search`` names it; else it is the first search that has all settings.

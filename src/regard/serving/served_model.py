@@ -5,21 +5,33 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Self
 
 from regard.api import Model, load
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.ground.files import digest_folder
+from regard.inference.decoder_model import Method, Request
+from regard.inference.embed import EncoderInput
+from regard.inference.generator import Ending
 from regard.inside.edits import EditList, read_edits
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.hub import local_folder
 from regard.models.paper import Paper
 from regard.tasks.components import AnyComponent
 from regard.text.labels import LabelSet
+from regard.text.tokenizers.list import Tokenizer
 
 MOST_COMPONENTS = 256  # with different options, which are kept
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 LANGUAGES = re.compile(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$")  # as in opus-mt-en-de
+
+
+ModelInput = EncoderInput | tuple[str, Sequence[str]] | Request | None
+"""An input of any component; None is no input, and the component says so."""
+OptionValue = str | float | tuple[str, ...] | list[str] | Method | Ending | None
+Options = Mapping[str, OptionValue]
+NO_OPTIONS: Options = MappingProxyType({})
 
 
 class ServedModel:
@@ -87,7 +99,7 @@ class ServedModel:
         return self.model.facts
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer | None:
         return self.model.tokenizer
 
     @property
@@ -110,12 +122,12 @@ class ServedModel:
         runner = self.model.runner
         return runner.truncation or runner.position_limit
 
-    def component(self, name: str, options: Mapping[str, Any] | None = None) -> AnyComponent:
+    def component(self, name: str, options: Options = NO_OPTIONS) -> AnyComponent:
         """The component with these options; equal options give the same object."""
         if name not in self.components:
             known = did_you_mean(name, self.components)
             raise BadInput(f"model {self.name} has no component {shown(name)}{known}")
-        chosen = {key: _hashable(value) for key, value in (options or {}).items()}
+        chosen = {key: _hashable(value) for key, value in options.items()}
         key = (name, tuple(sorted(chosen.items(), key=lambda item: item[0])))
         try:
             hash(key)
@@ -134,7 +146,7 @@ class ServedModel:
         return ServedModel(self.plain, self.name, self.folder, both, self.languages)
 
 
-def inputs_of(component: AnyComponent, inputs: Sequence[Any]) -> list[Any]:
+def inputs_of(component: AnyComponent, inputs: Sequence[ModelInput]) -> list[ModelInput]:
     """Inputs of a component; texts and ids for a writer are requests without a prefix."""
     if component.reads_images and any(isinstance(given, str | Path) for given in inputs):
         raise BadInput("images are served from their pixels, not from files of the server")
@@ -145,7 +157,7 @@ def _joined(first: EditList, second: EditList) -> EditList:
     return EditList(f"{first.name} and {second.name}", (*first.edits, *second.edits))
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: OptionValue) -> OptionValue:
     return tuple(value) if isinstance(value, list) else value
 
 

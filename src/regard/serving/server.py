@@ -17,10 +17,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from regard.ground.errors import BadInput
-from regard.serving.app import App, ServerSettings
+from regard.serving.app import App
 from regard.serving.doors import hugging_face, libre_translate, openai, operations, own, tei
 from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
+from regard.serving.settings import ServerSettings
 
 DOORS: Sequence[Door] = (
     own.DOOR,

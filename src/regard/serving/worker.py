@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
+from regard.parts.kernels.bucketed import equal_lengths
 from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import ServedModel
@@ -39,7 +40,7 @@ class EngineLimits:
     of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
     batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
     ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
-    of a direct call: sums of other batches are rounded otherwise.
+    of a direct call with the inputs of the request.
     """
 
     max_queued_tokens: int = 1_000_000
@@ -60,8 +61,8 @@ class Work:
     rows: Sequence[AnyRow | BadItem]
     tokens: int
     loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Any]"
-    call: Callable[[], Any] | None = None
+    future: "asyncio.Future[list[Answer]]"
+    call: Callable[[], None] | None = None
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
@@ -153,7 +154,12 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
-        self._warm_up()
+        # Isolated rows are padded as those of a direct call, shared ones as a row that is alone.
+        with nullcontext() if self.limits.isolate else equal_lengths():
+            self._warm_up()
+            self._loop()
+
+    def _loop(self) -> None:
         while True:
             with self._changed:
                 while not (self._arrivals or self._active or self._is_over):
@@ -185,6 +191,7 @@ class Worker:
 
     def _warm_up(self) -> None:
         """Run each component once, so that the first request waits for nothing."""
+        _ = self.served.folder_hash
         for name in self.served.components:
             try:
                 component = self.served.component(name)
@@ -247,7 +254,12 @@ class Worker:
                 self._answer(work)
 
     def _batch_of(self, first: Work) -> list[tuple[Work, int]]:
-        """Rows for one batch, taken from the queue."""
+        """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
+        batch = self._rows_for(first)
+        return sorted(batch, key=lambda pair: pair[0].row(pair[1]).cost)
+
+    def _rows_for(self, first: Work) -> list[tuple[Work, int]]:
+        """Rows of the oldest request, and rows that may share their batch."""
         component = first.component
         assert component is not None
         if self.limits.isolate:
@@ -294,13 +306,13 @@ class Worker:
         assert call is not None
         start = time.perf_counter()
         try:
-            value = call()
+            call()
         except Exception as error:
             self._fail(work, _reason(error))
             return
         self._measure(None, 1, work.tokens, time.perf_counter() - start)
         self._leave(work)
-        _set_result(work, value)
+        _set_result(work, [])
 
     def _step(self) -> None:
         """Decode one token of every row of the running generation."""
@@ -343,7 +355,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        work.loop.call_soon_threadsafe(_set, work.future, None, error)
+        work.loop.call_soon_threadsafe(_set, work.future, [], error)
 
     def _measure(
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
@@ -374,14 +386,16 @@ def _reason(error: Exception) -> Exception:
     return Failure("the model failed; the log of the server has the reason")
 
 
-def _set_result(work: Work, value: Any) -> None:
-    work.loop.call_soon_threadsafe(_set, work.future, value, None)
+def _set_result(work: Work, answers: list[Answer]) -> None:
+    work.loop.call_soon_threadsafe(_set, work.future, answers, None)
 
 
-def _set(future: "asyncio.Future[Any]", value: Any, error: Exception | None) -> None:
+def _set(
+    future: "asyncio.Future[list[Answer]]", answers: list[Answer], error: Exception | None
+) -> None:
     if future.done():
         return
     if error is None:
-        future.set_result(value)
+        future.set_result(answers)
     else:
         future.set_exception(error)

@@ -103,11 +103,10 @@ def serve(
     """
     try:
         from regard.serving.api_keys import APIKeys
-        from regard.serving.app import ServerSettings
-        from regard.serving.doors.door import RequestLimits
         from regard.serving.engine import EngineLimits
         from regard.serving.server import ModelSource, ServerConfig, bind
         from regard.serving.server import serve as run
+        from regard.serving.settings import RequestLimits, ServerSettings
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 

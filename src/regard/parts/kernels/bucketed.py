@@ -1,9 +1,13 @@
 """Ragged rows on a CPU: buckets of neighbouring rows, padded within each bucket.
 
 Neighbouring rows share a bucket as long as their padding costs less than another call, so that rows
-sorted by length need almost no padding.
+sorted by length need almost no padding. Padding changes the order of sums: ``equal_lengths`` turns
+it off, and then the numbers of a row do not depend on its neighbours.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -16,6 +20,17 @@ from regard.parts.kernels.call import AttentionCall, fused_rows
 
 CALL = 1024  # padded query-key pairs that cost about as much as one more call of the kernel
 MOST_TOKENS = 1 << 17  # of cached buckets: some megabytes
+_most_padding = ContextVar("_most_padding", default=CALL)
+
+
+@contextmanager
+def equal_lengths() -> Iterator[None]:
+    """Only rows of equal lengths share a bucket, in this thread, until the end of the block."""
+    before = _most_padding.set(0)
+    try:
+        yield
+    finally:
+        _most_padding.reset(before)
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
@@ -28,7 +43,8 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     """Attention bucket by bucket."""
     queries, keys = call.queries, call.keys
     assert queries.lengths is not None and keys.lengths is not None
-    buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
+    padding = _most_padding.get()
+    buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device), padding)
     if not buckets:  # no rows: an empty tensor through which gradients flow
         k, v = (for_each_head(x, q_THK.shape[1]) for x in (k_THK, v_THK))
         return torch.einsum("thk,shk,shv->thv", q_THK, k, v)
@@ -46,16 +62,19 @@ class RowBucket(NamedTuple):
 
 
 def _cut_into_buckets(
-    query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
+    query_lengths: tuple[int, ...],
+    key_lengths: tuple[int, ...],
+    device: str = "cpu",
+    most_padding: int = CALL,
 ) -> tuple[RowBucket, ...]:
-    """Cut the rows, in order, into buckets whose padding costs less than another call."""
+    """Cut the rows, in order, into buckets with at most ``most_padding`` query-key pairs."""
     buckets: list[RowBucket] = []
     rows: list[tuple[int, int]] = []
     longest_q = longest_k = real = 0
     for q, k in zip(query_lengths, key_lengths, strict=True):
         padded = (len(rows) + 1) * max(longest_q, q) * max(longest_k, k)
         mixed = bool(rows) and (k == 0) != (rows[0][1] == 0)  # rows without keys stay apart
-        if mixed or padded - (real + q * k) > CALL:
+        if mixed or padded - (real + q * k) > most_padding:
             buckets.append(_as_bucket(rows, device))
             rows, longest_q, longest_k, real = [], 0, 0, 0
         rows.append((q, k))

@@ -10,10 +10,10 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
 from regard.ground.errors import BadInput
@@ -24,9 +24,16 @@ from regard.search.greedy import Greedy
 from regard.search.logit_bias import LogitBias
 from regard.search.sample import Sample
 from regard.search.step import Search
-from regard.serving.doors.door import Exchange, json_response, texts_or_ids
-from regard.serving.errors import Refusal
-from regard.serving.served_model import ServedModel
+from regard.serving.doors.door import (
+    Exchange,
+    TextsOrIds,
+    event,
+    json_response,
+    resumed,
+    texts_or_ids,
+)
+from regard.serving.errors import Refusal, hide_paths
+from regard.serving.served_model import Options, ServedModel
 from regard.text.continuation import BROKEN, CONTEXT, Continuation
 from regard.text.vocabulary import Vocabulary
 
@@ -63,7 +70,7 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Prompts, as texts or token ids, and how they are continued."""
 
     model: str
-    prompt: str | list[str | int | list[int]]
+    prompt: TextsOrIds
     max_tokens: Annotated[int, Meta(ge=0, le=65_536)] | None = 16
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = 1.0
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = 1.0
@@ -117,7 +124,7 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         return Sample(temperature, 0, top_p, self.samples, seed, logit_bias=bias)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Options of the component."""
         ending = Ending.of(max(1, self.tokens), 0, self.stops)
         return {"method": Method(self.search), "best": self.samples, "ending": ending}
@@ -154,6 +161,48 @@ def _by_token(bias: dict[str, float]) -> tuple[tuple[int, float], ...]:
         if not (token.isascii() and token.isdigit()):
             raise BadInput(f"logit_bias: {token!r} is not a token id")
     return tuple(sorted((int(token), number) for token, number in bias.items()))
+
+
+class TokenLogprobs(Struct):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class Choice(Struct):
+    """A continuation; in a stream, a piece of it."""
+
+    text: str
+    index: int = 0
+    logprobs: TokenLogprobs | None = None
+    finish_reason: str | None = None
+
+
+class Usage(Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+    @classmethod
+    def of(cls, prompt: int, written: int) -> "Usage":
+        """The numbers of tokens that were read and written."""
+        return cls(prompt, written, prompt + written)
+
+
+class CompletionAnswer(Struct):
+    """The answer to a request, or one event of its stream."""
+
+    id: str
+    created: int
+    model: str
+    object: str = "text_completion"
+    choices: list[Choice] = []
+    usage: Usage | UnsetType = UNSET
+
+    def event(self, *choices: Choice) -> bytes:
+        """An event of a stream with these choices."""
+        return event(msgspec.structs.replace(self, choices=[*choices]))
 
 
 @dataclass(frozen=True)
@@ -194,12 +243,7 @@ async def complete(exchange: Exchange) -> Response:
     given, options = texts_or_ids(body.prompt, "prompt"), body.options
     rows = await exchange.rows(served, "generate", given, options)
     prompts = [row.data.ids[0] for row in rows]
-    head = {
-        "id": f"cmpl-{exchange.id}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": served.name,
-    }
+    head = CompletionAnswer(f"cmpl-{exchange.id}", int(time.time()), served.name)
     if body.stream:
         if len(prompts) > 1:
             raise BadInput("prompt: a stream has one")
@@ -219,12 +263,8 @@ async def complete(exchange: Exchange) -> Response:
     texts = [text if isinstance(text, str) else None for text in given]
     repeated = [text for text in texts for _ in range(len(completions) // len(texts))]
     choices = await asyncio.to_thread(_choices, body, generator, completions, scores, repeated)
-    usage = _usage(sum(map(len, prompts)), written)
-    return json_response(head | {"choices": choices, "usage": usage})
-
-
-def _usage(prompt: int, written: int) -> dict[str, int]:
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+    usage = Usage.of(sum(map(len, prompts)), written)
+    return json_response(msgspec.structs.replace(head, choices=choices, usage=usage))
 
 
 def _best(
@@ -252,16 +292,16 @@ def _choices(
     completions: Sequence[Completion],
     scores: Sequence[AnyResult | None],
     prompts: Sequence[str | None],
-) -> list[dict[str, Any]]:
+) -> list[Choice]:
     """The choices of an answer; with echo, each begins with its prompt."""
-    decode, choices = generator.vocabulary.decode, []
+    decode, choices = generator.vocabulary.decode, list[Choice]()
     for index, (text, score, prompt) in enumerate(zip(completions, scores, prompts, strict=True)):
         echoed = (decode(text.prompt) if prompt is None else prompt) if body.echo else ""
-        choice: dict[str, Any] = {"text": echoed + text.text, "index": index, "logprobs": None}
+        choice = Choice(echoed + text.text, index, None, REASONS[text.ended])
         if score is not None:
             listed = TokenList(generator.vocabulary, text, score, body.logprobs or 0)
-            choice["logprobs"] = listed.record(whole=bool(body.echo))
-        choices.append(choice | {"finish_reason": REASONS[text.ended]})
+            choice.logprobs = listed.logprobs(whole=bool(body.echo))
+        choices.append(choice)
     return choices
 
 
@@ -290,16 +330,12 @@ class TokenList:
         text = self._text(at, [token])
         return text if text and BROKEN not in text else self.words.pieces([token])[0]
 
-    def record(self, *, whole: bool) -> dict[str, list[Any]]:
+    def logprobs(self, *, whole: bool) -> "TokenLogprobs":
         """The lists of an answer; of the continuation alone unless ``whole``."""
         first = 0 if whole else len(self.text.prompt)
         tokens = [self._piece(at, self.ids[at]) for at in range(first, len(self.ids))]
-        return {
-            "tokens": tokens,
-            "token_logprobs": self.scores[first:],
-            "top_logprobs": [self._top(at, token) for at, token in enumerate(tokens, first)],
-            "text_offset": self._offsets(first),
-        }
+        top = [self._top(at, token) for at, token in enumerate(tokens, first)]
+        return TokenLogprobs(tokens, self.scores[first:], top, self._offsets(first))
 
     def _offsets(self, first: int) -> list[int]:
         """Where each token begins in the text; a character of several tokens counts at its end."""
@@ -328,12 +364,11 @@ async def _stream(
     body: CompletionRequest,
     served: ServedModel,
     prompt: list[int],
-    options: dict[str, Any],
-    head: dict[str, Any],
+    options: Options,
+    head: CompletionAnswer,
 ) -> Response:
     """Events with pieces of the text; an error before the first piece is an error response."""
-    exchange.log |= {"model": served.name, "inputs": 1, "texts": body.prompt}
-    pieces = exchange.engine.stream(served.name, "generate", prompt, options, exchange.deadline)
+    pieces = exchange.stream(served, "generate", prompt, options, exchange.deadline)
     first = await anext(pieces)
     decode = served.model.generator.vocabulary.decode
     text = body.prompt if isinstance(body.prompt, str) else decode(prompt)
@@ -341,44 +376,25 @@ async def _stream(
 
     async def events() -> AsyncIterator[bytes]:
         if echoed:
-            yield _event(head, _choice(echoed))
-        result: Any = None
+            yield head.event(Choice(echoed))
+        generation: Generation | None = None
         try:
-            async for piece in _again(first, pieces):
+            async for piece in resumed(first, pieces):
                 if isinstance(piece, str):
-                    yield _event(head, _choice(piece))
+                    yield head.event(Choice(piece))
                 else:
-                    result = piece
+                    (generation,) = piece.value.texts
         except BadInput as fault:
-            yield _fault(400, "bad_input", str(fault))
+            yield event(error(400, "bad_input", hide_paths(str(fault))))
             return
         except Refusal as fault:
-            yield _fault(fault.status, fault.kind, str(fault))
+            yield event(error(fault.status, fault.kind, str(fault)))
             return
-        (generation,) = result.value.texts
-        yield _event(head, _choice("", REASONS[generation.ended]))
+        assert generation is not None
+        yield head.event(Choice("", finish_reason=REASONS[generation.ended]))
         if body.stream_options is not None and body.stream_options.include_usage:
-            usage = _usage(len(prompt), len(generation.hypothesis.logprobs))
-            yield _event(head | {"usage": usage}, None)
+            usage = Usage.of(len(prompt), len(generation.hypothesis.logprobs))
+            yield msgspec.structs.replace(head, usage=usage).event()
         yield b"data: [DONE]\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")
-
-
-async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    yield first
-    async for each in rest:
-        yield each
-
-
-def _fault(status: int, kind: str, message: str) -> bytes:
-    return b"data: " + msgspec.json.encode(error(status, kind, message)) + b"\n\n"
-
-
-def _choice(text: str, reason: str | None = None) -> dict[str, Any]:
-    return {"text": text, "index": 0, "logprobs": None, "finish_reason": reason}
-
-
-def _event(head: dict[str, Any], choice: dict[str, Any] | None) -> bytes:
-    choices = [] if choice is None else [choice]
-    return b"data: " + msgspec.json.encode(head | {"choices": choices}) + b"\n\n"

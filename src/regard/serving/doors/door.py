@@ -1,33 +1,33 @@
 """A door: the routes of one interface, and the shape of its errors."""
 
 import asyncio
+import base64
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
+import numpy as np
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
-from regard.serving.engine import NO_OPTIONS, ServingEngine
+from regard.inside.edits import EditList
+from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
-from regard.serving.served_model import ServedModel
+from regard.serving.replays import Replay, ReplayRun, Replays
+from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel
+from regard.serving.settings import RequestLimits, ServerSettings
+from regard.tasks.components import AnyComponent
 
 Body = TypeVar("Body")
+TextsOrIds = str | list[str | int | list[int]]
+"""One text, several, the token ids of one text, or of several."""
 BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # and strings
-
-
-@dataclass(frozen=True)
-class RequestLimits:
-    """Limits of a request before it is read: bytes, nested brackets, seconds to send it, pixels."""
-
-    body_bytes: int = 8 << 20
-    depth: int = 32
-    body_seconds: float = 20.0
-    pixels: int = 40_000_000
 
 
 class NotAllowed(Refusal):
@@ -55,6 +55,15 @@ class MethodNotAllowed(Refusal):
 
 
 @dataclass(eq=False)
+class Services:
+    """What handlers share besides the engine."""
+
+    settings: ServerSettings
+    replays: Replays
+    doors: Sequence["Door"]
+
+
+@dataclass(eq=False)
 class Exchange:
     """A request with its id, and the engine that answers it."""
 
@@ -62,9 +71,10 @@ class Exchange:
     engine: ServingEngine
     id: str
     limits: RequestLimits
-    services: Any  # a Services of the app
+    services: Services
     log: dict[str, object] = field(default_factory=dict)  # more keys of its line in the log
     body: bytes = b""
+    runs: list[ReplayRun] = field(default_factory=list)
 
     async def read_body(self) -> None:
         """Read the body, within the limits of size and time, unless it has been read."""
@@ -115,21 +125,70 @@ class Exchange:
         self,
         served: ServedModel,
         component: str,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
+        inputs: Sequence[ModelInput],
+        options: Options = NO_OPTIONS,
     ) -> list[AnyResult]:
         """The result of each input; a bad input is an error of the request."""
         self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
         run = self.engine.run
         answers = await run(served.name, component, inputs, options, self.deadline)
+        self.keep(served, component, inputs, options, answers)
         return [_checked(answer, len(inputs)) for answer in answers]
+
+    async def stream(
+        self,
+        served: ServedModel,
+        component: str,
+        given: ModelInput,
+        options: Options,
+        deadline: float | None,
+    ) -> AsyncIterator[str | AnyResult]:
+        """Pieces of the text of one input, and at last its result."""
+        self.log |= {"model": served.name, "inputs": 1, "texts": given}
+        async for piece in self.engine.stream(served.name, component, given, options, deadline):
+            if not isinstance(piece, str):
+                self.keep(served, component, [given], options, [piece])
+            yield piece
+
+    def keep(
+        self,
+        served: ServedModel,
+        component: str,
+        inputs: Sequence[ModelInput],
+        options: Options,
+        answers: Sequence[Answer],
+        edits: EditList | None = None,
+    ) -> None:
+        """Keep a run of this request, to be run again by /inspect/ID."""
+        if not self.services.replays.seconds:
+            return
+        runs = served.component(component, options)
+        errors = {
+            number: answer.reason
+            for number, (given, answer) in enumerate(zip(inputs, answers, strict=True))
+            if given is None and isinstance(answer, BadItem)
+        }
+        self.runs.append(
+            ReplayRun(
+                served.name,
+                served.folder_hash,
+                component,
+                (*inputs,),
+                options,
+                edits,
+                errors,
+                digest_of(runs, answers),
+            )
+        )
+        size = len(self.body) + sum(run.size for run in self.runs)
+        self.services.replays.add(self.id, Replay((*self.runs,), size))
 
     async def rows(
         self,
         served: ServedModel,
         component: str,
-        inputs: Sequence[Any],
-        options: Mapping[str, Any] = NO_OPTIONS,
+        inputs: Sequence[ModelInput],
+        options: Options = NO_OPTIONS,
     ) -> list[AnyRow]:
         """The row of each input; a bad input is an error of the request."""
         prepared = await self.engine.prepare(served.name, component, inputs, options)
@@ -159,9 +218,9 @@ class Exchange:
 
 
 def _checked(item: Body | BadItem, inputs: int) -> Body:
-    if isinstance(item, BadInput):
-        raise item if inputs > 1 else BadInput(cast(BadItem, item).reason)
-    return cast(Body, item)
+    if isinstance(item, BadItem):
+        raise item if inputs > 1 else BadInput(item.reason)
+    return item
 
 
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
@@ -177,21 +236,37 @@ def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
         raise BadInput(f"the body is not what this path reads: {error}") from None
 
 
-def texts_or_ids(given: str | list[Any], name: str) -> list[Any]:
+def texts_or_ids(given: TextsOrIds, name: str) -> list[str] | list[list[int]]:
     """Inputs of a request: one text, several, the token ids of one text, or of several."""
     if isinstance(given, str):
         return [given]
-    kinds = {*map(type, given)}
-    if not kinds:
+    if not given:
         raise BadInput(f"{name}: there is no input")
-    if len(kinds) > 1:
+    texts = [each for each in given if isinstance(each, str)]
+    ids = [each for each in given if isinstance(each, int)]
+    rows = [each for each in given if isinstance(each, list)]
+    if len(given) not in (len(texts), len(ids), len(rows)):
         raise BadInput(f"{name}: write texts, or token ids, not both")
-    return [given] if kinds == {int} else given
+    return texts or ([ids] if ids else rows)
 
 
 def encode_json(content: object) -> bytes:
     """A value as JSON; arrays of numpy are lists."""
     return msgspec.json.encode(content, enc_hook=_plain)
+
+
+def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
+    """Digest of the records of answers, bit for bit."""
+    records = [
+        answer.reason if isinstance(answer, BadItem) else component.records(answer)
+        for answer in answers
+    ]
+    return blake2b(encode_json(records)).digest()
+
+
+def base64_of(value: np.ndarray) -> str:
+    """The numbers of an array as little-endian float32 in base64."""
+    return base64.b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode()
 
 
 def json_response(content: object, status: int = 200, **headers: str) -> Response:
@@ -201,11 +276,23 @@ def json_response(content: object, status: int = 200, **headers: str) -> Respons
     return Response(body, status, named, "application/json")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: np.ndarray | np.generic) -> object:
     return value.tolist()
 
 
-Handler = Callable[[Exchange], Coroutine[Any, Any, Response]]
+def event(content: object) -> bytes:
+    """A value as an event of a stream."""
+    return b"data: " + encode_json(content) + b"\n\n"
+
+
+async def resumed(first: Body, rest: AsyncIterator[Body]) -> AsyncIterator[Body]:
+    """A stream whose first value has been taken, from its beginning."""
+    yield first
+    async for each in rest:
+        yield each
+
+
+Handler = Callable[[Exchange], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -216,8 +303,8 @@ class DoorRoute:
     path: str
     handler: Handler
     summary: str
-    body: Any = None
-    answer: Any = None
+    body: type[Struct] | None = None
+    answer: type[Struct] | None = None
     admin: bool = False
     key_in_body: Callable[[bytes], str | None] | None = None  # if there is none in the headers
 

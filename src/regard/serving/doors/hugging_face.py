@@ -5,9 +5,9 @@ has /models/NAME/pipeline/feature-extraction and .../sentence-similarity.
 """
 
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,26 +15,31 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.inference.component import Result
+from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending
+from regard.inference.tagger import TaggedText
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
-from regard.serving.doors.label_scores import best_first, label_scores, sigmoid
+from regard.serving.doors.label_scores import LabelScore, best_first, label_scores, sigmoid
 from regard.serving.doors.openai import shortened
 from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_predictor
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
 from regard.serving.searches import method_of
-from regard.serving.served_model import ServedModel
+from regard.serving.served_model import Options, ServedModel
 from regard.text.tokenizers.subwords import Subwords
 
 Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
+JSONInputs = str | list[str | dict[str, str]] | dict[str, str | list[str]]
+Parameter = bool | int | float | str | list[str] | None
 TYPES = {429: "overloaded"}  # of errors, by status
 
 
 class TaskRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Inputs and parameters of a task; vectors have their parameters beside the inputs."""
 
-    inputs: Any
-    parameters: dict[str, Any] | None = None
+    inputs: JSONInputs
+    parameters: dict[str, Parameter] | None = None
     stream: bool = False
     normalize: bool | None = None
     truncate: bool | None = None
@@ -44,10 +49,17 @@ class TaskRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     encoding_format: str | None = None
 
     @property
-    def of_vectors(self) -> dict[str, Any]:
+    def of_vectors(self) -> dict[str, Parameter]:
         """Parameters of vectors that are set."""
-        names = TaskRequest.__struct_fields__[3:]
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        given: dict[str, Parameter] = {
+            "normalize": self.normalize,
+            "truncate": self.truncate,
+            "truncation_direction": self.truncation_direction,
+            "prompt_name": self.prompt_name,
+            "dimensions": self.dimensions,
+            "encoding_format": self.encoding_format,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def converted(value: object, of: type[Value], name: str) -> Value:
@@ -60,8 +72,9 @@ def converted(value: object, of: type[Value], name: str) -> Value:
 
 def texts_of(inputs: object) -> tuple[list[str], bool]:
     """One text or several, and whether there is a list of them."""
-    given = converted(inputs, cast(type[str | list[str]], str | list[str]), "inputs")
-    return ([given], False) if isinstance(given, str) else (given, True)
+    if isinstance(inputs, str):
+        return [inputs], False
+    return converted(inputs, list[str], "inputs"), True
 
 
 class VectorParameters(TruncatingRequest, kw_only=True):
@@ -94,7 +107,7 @@ class LabelParameters(Struct, forbid_unknown_fields=True):
     top_k: Top | None = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
 
-    def best(self, scores: dict[str, float]) -> list[dict[str, Any]]:
+    def best(self, scores: dict[str, float]) -> list[LabelScore]:
         """The labels with the highest scores."""
         if self.function_to_apply == "sigmoid":
             scores = {label: sigmoid(logit) for label, logit in scores.items()}
@@ -154,12 +167,11 @@ async def tag(
     exchange: Exchange, served: ServedModel, inputs: object, settings: TagParameters
 ) -> object:
     """The entities of each text, or the tags of its words."""
-    component: Any = served.component("predict")
     if settings.aggregation_strategy not in (None, "none", "simple"):
         raise BadInput("aggregation_strategy: none and simple are known here")
     if settings.stride is not None:
         raise BadInput("stride: the model's own is used")
-    joins = settings.aggregation_strategy != "none" and component.finds_entities
+    joins = settings.aggregation_strategy != "none" and _finds_entities(served)
     texts, is_list = texts_of(inputs)
     results = await exchange.results(served, "predict", texts)
     lists = [
@@ -171,7 +183,15 @@ async def tag(
     return lists if is_list else lists[0]
 
 
-def _entities(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
+def _finds_entities(served: ServedModel) -> bool:
+    """Whether the tags of a model are parts of entities."""
+    try:
+        return bool(served.component("predict", {"entities": True}))
+    except BadInput:
+        return False
+
+
+def _entities(tagged: TaggedText, ignored: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
             "entity_group": entity.label,
@@ -185,7 +205,7 @@ def _entities(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _tags(tagged: Any, ignored: Sequence[str]) -> list[dict[str, Any]]:
+def _tags(tagged: TaggedText, ignored: Sequence[str]) -> list[dict[str, object]]:
     return [
         {
             "entity": word.label,
@@ -248,14 +268,15 @@ def _ids_by_piece(words: Subwords) -> dict[str, int]:
     return {piece: id_ for id_, piece in enumerate(words.pieces(range(len(words))))}
 
 
-def _fills(served: ServedModel, text: str, result: Any) -> object:
-    component: Any = served.component("fill")
-    ids, mask = _ids_by_piece(served.tokenizer.words), component.mask
+def _fills(served: ServedModel, text: str, result: Result[FilledText]) -> object:
+    filler = served.model.encoder.filler()
+    tokenizer, mask = filler.tokenizer, filler.mask
+    ids = _ids_by_piece(tokenizer.words)
     parts = text.split(mask)
 
     def sequence(place: int, word: str) -> str:
         before, after = mask.join(parts[: place + 1]), mask.join(parts[place + 1 :])
-        return served.tokenizer.join(before, word) + after
+        return tokenizer.join(before, word) + after
 
     lists = [
         [
@@ -288,7 +309,7 @@ class GenerateParameters(Struct, forbid_unknown_fields=True):
     decoder_input_details: bool = False
     watermark: bool = False
 
-    def options(self, served: ServedModel) -> dict[str, Any]:
+    def options(self, served: ServedModel) -> Options:
         """Options of the component."""
         for name in ("details", "decoder_input_details", "watermark"):
             if getattr(self, name):
@@ -337,25 +358,34 @@ async def translate(
     return [{"translation_text": result.value.texts[0].text} for result in results]
 
 
-class InferenceTask(NamedTuple):
-    """A task: its parameters, the function that does it, and whether a body may be its input."""
-
-    parameters: type[Any]
-    run: Callable[[Exchange, ServedModel, Any, Any], Coroutine[Any, Any, object]]
-    reads_bytes: bool = False
+Task = Callable[[Exchange, ServedModel, object, Mapping[str, Parameter]], Awaitable[object]]
 
 
-TASKS = {
-    "feature-extraction": InferenceTask(VectorParameters, extract_features),
-    "sentence-similarity": InferenceTask(NoParameters, compare),
-    "text-classification": InferenceTask(LabelParameters, classify),
-    "image-classification": InferenceTask(LabelParameters, label_image, reads_bytes=True),
-    "token-classification": InferenceTask(TagParameters, tag),
-    "question-answering": InferenceTask(AnswerParameters, answer),
-    "fill-mask": InferenceTask(FillParameters, fill),
-    "text-generation": InferenceTask(GenerateParameters, generate),
-    "translation": InferenceTask(TranslateParameters, translate),
+def with_parameters(
+    of: type[Value], run: Callable[[Exchange, ServedModel, object, Value], Awaitable[object]]
+) -> Task:
+    """A task whose parameters are read as values of a type."""
+
+    def read_and_run(
+        exchange: Exchange, served: ServedModel, inputs: object, given: Mapping[str, Parameter]
+    ) -> Awaitable[object]:
+        return run(exchange, served, inputs, converted(given, of, "parameters"))
+
+    return read_and_run
+
+
+TASKS: dict[str, Task] = {
+    "feature-extraction": with_parameters(VectorParameters, extract_features),
+    "sentence-similarity": with_parameters(NoParameters, compare),
+    "text-classification": with_parameters(LabelParameters, classify),
+    "image-classification": with_parameters(LabelParameters, label_image),
+    "token-classification": with_parameters(TagParameters, tag),
+    "question-answering": with_parameters(AnswerParameters, answer),
+    "fill-mask": with_parameters(FillParameters, fill),
+    "text-generation": with_parameters(GenerateParameters, generate),
+    "translation": with_parameters(TranslateParameters, translate),
 }
+READ_BYTES = ("image-classification",)  # tasks whose input may be the body itself
 PREDICTED = {
     "classify": "text-classification",
     "label-image": "image-classification",
@@ -390,9 +420,8 @@ async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
     name = parts.get("task") or task_of(served)
     if name not in TASKS:
         raise NotFound(f"there is no task {shown(name)}{did_you_mean(name, TASKS)}")
-    if TASKS[name].reads_bytes and not exchange.body.lstrip().startswith(b"{"):
-        settings = TASKS[name].parameters()
-        return json_response(await TASKS[name].run(exchange, served, exchange.body, settings))
+    if name in READ_BYTES and not exchange.body.lstrip().startswith(b"{"):
+        return json_response(await TASKS[name](exchange, served, exchange.body, {}))
     body = exchange.json(TaskRequest)
     if body.stream:
         raise BadInput("stream: use /v1/completions")
@@ -401,11 +430,10 @@ async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
         name = "sentence-similarity"
     elif body.of_vectors:
         name, given = "feature-extraction", given | _vector_parameters(body)
-    settings = converted(given, TASKS[name].parameters, "parameters")
-    return json_response(await TASKS[name].run(exchange, served, body.inputs, settings))
+    return json_response(await TASKS[name](exchange, served, body.inputs, given))
 
 
-def _vector_parameters(body: TaskRequest) -> dict[str, Any]:
+def _vector_parameters(body: TaskRequest) -> dict[str, Parameter]:
     given = body.of_vectors
     if given.pop("encoding_format", "float") != "float":
         raise BadInput("encoding_format: use /v1/embeddings")

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+
+from msgspec import Struct
 
 from regard.ground.errors import BadInput
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.serving.doors.door import Exchange
 from regard.serving.doors.own import has_path
-from regard.serving.served_model import ServedModel
+from regard.serving.served_model import ModelInput, ServedModel
 from regard.text.labels import RegressionSet
 
 
@@ -23,7 +24,7 @@ def reranks(served: ServedModel) -> bool:
 
 
 async def label_scores(
-    exchange: Exchange, served: ServedModel, inputs: Sequence[Any], *, raw: bool = False
+    exchange: Exchange, served: ServedModel, inputs: Sequence[ModelInput], *, raw: bool = False
 ) -> list[dict[str, float]]:
     """The probability of each label of texts, pairs or images; ``raw``: the logits.
 
@@ -39,19 +40,17 @@ async def label_scores(
 
 
 async def _logits(
-    exchange: Exchange, served: ServedModel, inputs: Sequence[Any]
+    exchange: Exchange, served: ServedModel, inputs: Sequence[ModelInput]
 ) -> list[dict[str, float]]:
     if served.facts.sides != TrunkWithHeads.sides:
         raise BadInput("raw_scores: this model writes its labels; they have no logits")
     rows = await exchange.rows(served, "predict", inputs)
 
     def run(model: ServedModel) -> list[dict[str, float]]:
-        component: Any = model.component("predict")
-        names = component.labels.names
-        return [
-            dict(zip(names, logits_V.tolist(), strict=True))
-            for logits_V in component.logits([*inputs])
-        ]
+        labels = model.model.predictor.labels
+        names = () if labels is None else labels.names
+        all_logits = model.model.logits(inputs, as_numpy=True)
+        return [dict(zip(names, logits_V.tolist(), strict=True)) for logits_V in all_logits]
 
     return await exchange.call(served, rows, run)
 
@@ -63,7 +62,12 @@ def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value))
 
 
-def best_first(scores: dict[str, float]) -> list[dict[str, Any]]:
+class LabelScore(Struct):
+    label: str
+    score: float
+
+
+def best_first(scores: dict[str, float]) -> list[LabelScore]:
     """Labels with their scores, the highest first."""
     ordered = sorted(scores.items(), key=lambda item: -item[1])
-    return [{"label": label, "score": score} for label, score in ordered]
+    return [LabelScore(label, score) for label, score in ordered]

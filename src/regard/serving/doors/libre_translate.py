@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -23,6 +23,8 @@ from regard.serving.html_text import HTMLTexts
 from regard.serving.searches import method_of
 from regard.serving.served_model import ServedModel
 
+Body = TypeVar("Body")
+Value = TypeVar("Value")
 NAMES: dict[str, str] = tomllib.loads(
     (files("regard.serving") / "languages.toml").read_text(encoding="utf-8")
 )
@@ -45,7 +47,18 @@ class DetectRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     api_key: str | None = None
 
 
-def _fields(content: bytes) -> dict[str, Any]:
+class APIKeyField(Struct):
+    """The key in the body of any request."""
+
+    api_key: str | None = None
+
+
+class DetectedLanguage(Struct):
+    confidence: float
+    language: str
+
+
+def _fields(content: bytes) -> dict[str, str | list[str]]:
     """Fields of a form; a field that occurs several times is a list."""
     try:
         form = parse_qs(content.decode("ascii"), keep_blank_values=True, errors="strict")
@@ -54,7 +67,7 @@ def _fields(content: bytes) -> dict[str, Any]:
     return {name: values[0] if len(values) == 1 else values for name, values in form.items()}
 
 
-def read_request(exchange: Exchange, of: type[Any]) -> Any:
+def read_request(exchange: Exchange, of: type[Body]) -> Body:
     """The body of a request, which is JSON or a form."""
     if exchange.body.lstrip().startswith((b"{", b"[")):
         return exchange.json(of)
@@ -67,15 +80,15 @@ def read_request(exchange: Exchange, of: type[Any]) -> Any:
 def key_in_body(content: bytes) -> str | None:
     """The API key of a request."""
     try:
-        is_json = content.lstrip().startswith(b"{")
-        fields = decode_json(content, dict[str, Any]) if is_json else _fields(content)
+        if content.lstrip().startswith(b"{"):
+            return decode_json(content, APIKeyField).api_key
+        key = _fields(content).get("api_key")
     except BadInput:
         return None
-    key = fields.get("api_key")
     return key if isinstance(key, str) else None
 
 
-def required(value: Any, name: str) -> Any:
+def required(value: Value | None, name: str) -> Value:
     """A value that a request must have."""
     if value is None:
         raise BadInput(f"Invalid request: missing {name} parameter")
@@ -92,32 +105,32 @@ def detects(served: ServedModel) -> bool:
     return classifies(served) and served.labels is not None and {*served.labels.names} <= {*NAMES}
 
 
-async def detected(exchange: Exchange, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+async def detected(exchange: Exchange, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
     """Languages of each text with their confidence in percent, the most probable first."""
     served = exchange.choose_model(None, detects, "/detect")
     scores = await label_scores(exchange, served, texts)
     return [
-        [{"confidence": 100 * each["score"], "language": each["label"]} for each in best_first(one)]
-        for one in scores
+        [DetectedLanguage(100 * each.score, each.label) for each in best_first(of_text)]
+        for of_text in scores
     ]
 
 
 async def translate(exchange: Exchange) -> Response:
     """Translate one text or several."""
-    body: TranslateRequest = read_request(exchange, TranslateRequest)
+    body = read_request(exchange, TranslateRequest)
     given, target = required(body.q, "q"), required(body.target, "target")
     source = required(body.source, "source")
     texts = [given] if isinstance(given, str) else given
     if not texts:
         raise BadInput("q: there is no text")
-    answer: dict[str, Any] = {}
+    answer: dict[str, Sequence[object]] = {}
     languages = [source] * len(texts)
     if source == "auto":
         if not any(map(detects, exchange.engine.models.values())):
             known = ", ".join(sorted({str(model.source) for model in translators(exchange)}))
             raise BadInput(f"source: no model here detects languages; write one of {known}")
-        answer["detectedLanguage"] = [best[0] for best in await detected(exchange, texts)]
-        languages = [each["language"] for each in answer["detectedLanguage"]]
+        likely = [best[0] for best in await detected(exchange, texts)]
+        answer["detectedLanguage"], languages = likely, [each.language for each in likely]
     documents = [_document(text, is_html=body.format == "html") for text in texts]
     translations: list[list[str]] = [[] for _ in texts]
     for language in dict.fromkeys(languages):
@@ -131,7 +144,7 @@ async def translate(exchange: Exchange) -> Response:
     if body.alternatives:
         answer["alternatives"] = [others for _, *others in translations]
     if isinstance(given, str):
-        answer = {name: values[0] for name, values in answer.items()}
+        return json_response({name: values[0] for name, values in answer.items()})
     return json_response(answer)
 
 
@@ -221,7 +234,7 @@ async def languages(exchange: Exchange) -> Response:
 
 async def detect(exchange: Exchange) -> Response:
     """The language of a text."""
-    body: DetectRequest = read_request(exchange, DetectRequest)
+    body = read_request(exchange, DetectRequest)
     (candidates,) = await detected(exchange, [required(body.q, "q")])
     return json_response(candidates)
 

@@ -1,6 +1,5 @@
 """The door of OpenAI's clients: /v1/embeddings, /v1/completions and /v1/models."""
 
-import base64
 import time
 from typing import Annotated, Literal
 
@@ -10,7 +9,15 @@ from starlette.responses import Response
 
 from regard.ground.errors import BadInput
 from regard.serving.doors.completions import CompletionRequest, complete, error
-from regard.serving.doors.door import Door, DoorRoute, Exchange, json_response, texts_or_ids
+from regard.serving.doors.door import (
+    Door,
+    DoorRoute,
+    Exchange,
+    TextsOrIds,
+    base64_of,
+    json_response,
+    texts_or_ids,
+)
 from regard.serving.served_model import ServedModel
 
 STARTED = int(time.time())
@@ -20,7 +27,7 @@ class EmbeddingRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Texts, or token ids; vectors of fewer ``dimensions`` are the first numbers of the whole."""
 
     model: str
-    input: str | list[str | int | list[int]]
+    input: TextsOrIds
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
@@ -33,7 +40,7 @@ async def embed(exchange: Exchange) -> Response:
     exchange.log |= {} if body.user is None else {"user": body.user}
     results = await exchange.results(served, "embed", texts_or_ids(body.input, "input"))
     vectors = [shortened(result.value, body.dimensions) for result in results]
-    written = [_base64(v) for v in vectors] if body.encoding_format == "base64" else vectors
+    written = [base64_of(v) for v in vectors] if body.encoding_format == "base64" else vectors
     tokens = sum(result.usage for result in results)
     data = [
         {"object": "embedding", "index": index, "embedding": vector}
@@ -51,10 +58,6 @@ def shortened(vector_D: np.ndarray, dimensions: int | None) -> np.ndarray:
         raise BadInput(f"dimensions: the vectors of this model have {len(vector_D)}")
     part, length = vector_D[:dimensions], float(np.linalg.norm(vector_D))
     return part / max(float(np.linalg.norm(part)), 1e-12) if abs(length - 1) < 1e-3 else part
-
-
-def _base64(vector_D: np.ndarray) -> str:
-    return base64.b64encode(np.ascontiguousarray(vector_D, "<f4").tobytes()).decode()
 
 
 def _model(served: ServedModel) -> dict[str, object]:

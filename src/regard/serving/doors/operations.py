@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +39,7 @@ async def metrics(exchange: Exchange) -> Response:
     return Response(exchange.engine.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def describe(served: ServedModel) -> dict[str, Any]:
+def describe(served: ServedModel) -> dict[str, object]:
     """A model, for clients."""
     return {
         "name": served.name,
@@ -93,19 +92,19 @@ async def unload_model(exchange: Exchange) -> Response:
     return json_response({"unloaded": name})
 
 
-def openapi(doors: Sequence[Door]) -> dict[str, Any]:
+def openapi(doors: Sequence[Door]) -> dict[str, object]:
     """All paths in the format OpenAPI 3.1."""
     types = {id(t): t for d in doors for r in d.routes for t in (r.body, r.answer) if t is not None}
     _, components = msgspec.json.schema_components(
         types.values(), ref_template="#/components/schemas/{name}"
     )
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for door in doors:
         for route in door.routes:
-            operation: dict[str, Any] = {"summary": route.summary, "tags": [door.name]}
+            operation: dict[str, object] = {"summary": route.summary, "tags": [door.name]}
             if route.body is not None:
                 operation["requestBody"] = {"required": True, "content": _content(route.body)}
-            answer: dict[str, Any] = {"description": "The answer."}
+            answer: dict[str, object] = {"description": "The answer."}
             if route.answer is not None:
                 answer["content"] = _content(route.answer)
             operation["responses"] = {"200": answer, "default": {"description": "An error."}}
@@ -123,7 +122,7 @@ def openapi(doors: Sequence[Door]) -> dict[str, Any]:
     }
 
 
-def _content(body: Any) -> dict[str, Any]:
+def _content(body: type[Struct]) -> dict[str, object]:
     (schema,), _ = msgspec.json.schema_components(
         [body], ref_template="#/components/schemas/{name}"
     )
@@ -137,16 +136,12 @@ async def openapi_json(exchange: Exchange) -> Response:
 
 async def docs(exchange: Exchange) -> Response:
     """The description of all paths as a page that loads nothing from elsewhere."""
-    described = openapi(exchange.services.doors)
-    schemas, parts = described["components"]["schemas"], []
-    for path, operations in described["paths"].items():
-        for method, operation in operations.items():
-            content = operation.get("requestBody", {}).get("content", {})
-            reference = content.get("application/json", {}).get("schema", {}).get("$ref", "")
-            schema = schemas.get(reference.rpartition("/")[2])
-            body = "" if schema is None else f"<pre>{_escaped(schema)}</pre>"
-            title = f"<code>{method.upper()} {path}</code> {operation['summary']}"
-            parts.append(f"<details><summary>{title}</summary>{body}</details>")
+    parts = list[str]()
+    for route in (route for door in exchange.services.doors for route in door.routes):
+        schema = {} if route.body is None else msgspec.json.schema(route.body)
+        body = f"<pre>{_escaped(schema)}</pre>" if schema else ""
+        title = f"<code>{route.method} {route.path}</code> {route.summary}"
+        parts.append(f"<details><summary>{title}</summary>{body}</details>")
     return HTMLResponse(PAGE % "\n".join(parts))
 
 

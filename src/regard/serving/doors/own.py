@@ -5,68 +5,63 @@ also has values of the very run that gave it; /inspect/ID runs an answered reque
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
-from regard.ground.tape import Tape
 from regard.images.decode import decode_image, decode_picture
-from regard.inference.component import AnyResult, AnyRow
-from regard.inference.decoder_model import DecoderModel, Writer
+from regard.inference.decoder_model import DecoderModel
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
-from regard.inside.record import of_one_input, tape_patterns
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
     Exchange,
     NotFound,
-    encode_json,
+    digest_of,
+    event,
     json_response,
+    resumed,
 )
+from regard.serving.doors.inspection import InsideOfRun, Inspect, inspect
 from regard.serving.engine import Answer
-from regard.serving.replays import Replay
+from regard.serving.errors import Refusal, hide_paths
+from regard.serving.replays import ReplayRun
 from regard.serving.searches import SETTINGS, method_of
-from regard.serving.served_model import ServedModel, inputs_of
+from regard.serving.served_model import ModelInput, Options, ServedModel
 from regard.tasks.components import AnyComponent
 
-Record = dict[str, Any]
+Record = dict[str, object]
+JSONObject = dict[str, Any]  # of a request, before a component reads it
 Count = Annotated[int, Meta(ge=1)]
-MOST_INSPECTED_BYTES = 64 << 20  # of the values of an answer
-
-
-class Inspect(Struct, forbid_unknown_fields=True):
-    """Values to return: kinds ("weights", "states", …) of layers, and patterns of the tape.
-
-    Without kinds and patterns, attention weights are returned.
-    """
-
-    layers: list[int] | None = None
-    values: list[str] = []
-    names: list[str] = []
 
 
 class OwnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     """Keys of every request; ``model`` may be left out if one model fits."""
 
     model: str | None = None
-    inputs: list[str | Record] | None = None
+    inputs: list[str | JSONObject] | None = None
     inspect: Inspect | None = None
-    edits: list[Record] | None = None
+    edits: list[JSONObject] | None = None
     deadline: Annotated[float, Meta(gt=0)] | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Options of the component."""
         return {}
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    @property
+    def streams(self) -> bool:
+        """Whether the answer is a stream of events."""
+        return False
+
+    def component_options(self, served: ServedModel) -> Options:
         """Options of the component, for a model."""
         return {name: value for name, value in self.options.items() if value is not None}
 
@@ -85,7 +80,7 @@ class EmbedRequest(PairRequest, kw_only=True):
     normalise: bool | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"pool": self.pool, "normalise": self.normalise}
 
 
@@ -93,7 +88,7 @@ class FillRequest(TextRequest, kw_only=True):
     top: Annotated[int, Meta(ge=1, le=1_000)] = 5
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"top": self.top}
 
 
@@ -105,7 +100,7 @@ class ScoreRequest(TextRequest, kw_only=True):
     top: Annotated[int, Meta(ge=1, le=1_000)] | None = None
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"window": self.window, "stride": self.stride, "top": self.top}
 
 
@@ -114,7 +109,7 @@ class TagRequest(TextRequest, kw_only=True):
     entities: bool = False
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         return {"pretokenised": self.pretokenised, "entities": self.entities}
 
 
@@ -150,7 +145,7 @@ class WriteRequest(TextRequest, kw_only=True):
     no_repeat: int | None = None
     repetition_penalty: float | None = None
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    def component_options(self, served: ServedModel) -> Options:
         names = ("search", *{name: None for names in SETTINGS.values() for name in names})
         settings = {name: getattr(self, name) for name in names}
         model = cast(DecoderModel, served.model.runner)
@@ -161,20 +156,40 @@ class GenerateRequest(WriteRequest, kw_only=True):
     max_new_tokens: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     min_new_tokens: Annotated[int, Meta(ge=0, le=65_536)] = 0
     stop_strings: list[str] = []
+    stream: bool = False
 
-    def component_options(self, served: ServedModel) -> dict[str, Any]:
+    @property
+    def streams(self) -> bool:
+        return self.stream
+
+    def component_options(self, served: ServedModel) -> Options:
         ending = Ending.of(self.max_new_tokens, self.min_new_tokens, self.stop_strings)
-        return super().component_options(served) | {"ending": ending}
+        return {**super().component_options(served), "ending": ending}
+
+
+class InputResult(Struct):
+    """The records of an input, or its error."""
+
+    records: list[JSONObject] | UnsetType = UNSET
+    cut: bool | UnsetType = UNSET
+    tokens: int | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+class Piece(Struct):
+    """A piece of a text, in a stream."""
+
+    text: str
 
 
 class OwnAnswer(Struct):
-    """Results in the order of the inputs: the records of each, or its "error"."""
+    """Results in the order of the inputs."""
 
     id: str
     model: str
-    results: list[Record]
+    results: list[InputResult]
     usage: dict[str, int]
-    inspect: list[Record] | None = None
+    inspect: list[InsideOfRun] | None = None
 
 
 PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
@@ -210,7 +225,9 @@ def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     return exchange.choose_model(name, lambda served: has_path(served, path), f"/v1/{path}")
 
 
-def parse_inputs(body: OwnRequest, component: AnyComponent, pixels: int) -> list[Any | BadItem]:
+def parse_inputs(
+    body: OwnRequest, component: AnyComponent, pixels: int
+) -> list[ModelInput | BadItem]:
     """The inputs of a request as the component reads them, a ``BadItem`` in place of a bad one."""
     known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
     given = msgspec.structs.asdict(body).items()
@@ -226,7 +243,9 @@ def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
     return (("image",),) if component.reads_images else component.record_keys
 
 
-def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: int) -> Any:
+def _parsed(
+    number: int, given: str | JSONObject, component: AnyComponent, pixels: int
+) -> ModelInput | BadItem:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
         if component.reads_images:
@@ -245,7 +264,7 @@ def _parsed(number: int, given: str | Record, component: AnyComponent, pixels: i
         return BadItem(number, str(error).removeprefix(": "))
 
 
-def _image(given: str | Record, pixels: int) -> np.ndarray:
+def _image(given: str | JSONObject, pixels: int) -> np.ndarray:
     return decode_image_text(given if isinstance(given, str) else given.get("image"), pixels)
 
 
@@ -278,9 +297,13 @@ async def answer(exchange: Exchange, path: str) -> Response:
     component = served.component(name, options)
     parsed = parse_inputs(body, component, exchange.limits.pixels)
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": body.inputs}
-    inputs = [None if isinstance(each, BadInput) else each for each in parsed]
+    inputs = [None if isinstance(each, BadItem) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
+    if body.streams:
+        if edits is not None or body.inspect is not None or len(parsed) > 1:
+            raise BadInput("stream: one input, without inspect and edits; /inspect/ID has both")
+        return await _stream(exchange, served, name, inputs[0], options, deadline)
     if body.inspect is None:
         run = exchange.engine.run
         answers = await run(served.name, name, inputs, options, deadline, edits=edits)
@@ -289,24 +312,50 @@ async def answer(exchange: Exchange, path: str) -> Response:
             exchange, served.name, name, inputs, options, edits, body.inspect, deadline
         )
     for number, each in enumerate(parsed):
-        if isinstance(each, BadInput):
-            answers[number] = cast(BadItem, each)
-    results = [result_record(component, each) for each in answers]
+        if isinstance(each, BadItem):
+            answers[number] = each
+    results = [result_of(component, each) for each in answers]
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
-    response = json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
-    first = encode_json(results)
-    size = len(exchange.body) + len(first)
-    replay = Replay(served.name, served.folder_hash, name, (*inputs,), options, edits, first, size)
-    exchange.services.replays.add(exchange.id, replay)
-    return response
+    exchange.keep(served, name, inputs, options, answers, edits)
+    return json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
 
 
-def result_record(component: AnyComponent, answered: Answer) -> Record:
-    """The records of an input, or its error."""
-    if isinstance(answered, BadInput):
-        return {"error": answered.reason}
-    return {"records": component.records(answered), "cut": answered.cut, "tokens": answered.usage}
+async def _stream(
+    exchange: Exchange,
+    served: ServedModel,
+    name: str,
+    given: ModelInput,
+    options: Options,
+    deadline: float | None,
+) -> Response:
+    """Events with pieces of the text, and a last one with the whole answer."""
+    pieces = exchange.stream(served, name, given, options, deadline)
+    first = await anext(pieces)
+    component = served.component(name, options)
+
+    async def events() -> AsyncIterator[bytes]:
+        try:
+            async for piece in resumed(first, pieces):
+                if isinstance(piece, str):
+                    yield event(Piece(piece))
+                else:
+                    usage = {"tokens": piece.usage, "inputs": 1}
+                    results = [result_of(component, piece)]
+                    yield event(OwnAnswer(exchange.id, served.name, results, usage))
+        except BadInput as fault:
+            yield event(error(400, "bad_input", hide_paths(str(fault))))
+        except Refusal as fault:
+            yield event(error(fault.status, fault.kind, str(fault)))
+
+    return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def result_of(component: AnyComponent, answered: Answer) -> InputResult:
+    """The result of an input."""
+    if isinstance(answered, BadItem):
+        return InputResult(error=hide_paths(answered.reason))
+    return InputResult(component.records(answered), answered.cut, answered.usage)
 
 
 def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
@@ -317,94 +366,21 @@ def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
     return list_edits(body.edits, "edits")
 
 
-async def inspect(
-    exchange: Exchange,
-    model: str,
-    name: str,
-    inputs: Sequence[Any],
-    options: Mapping[str, Any],
-    edits: EditList | None,
-    inspection: Inspect,
-    deadline: float | None,
-) -> tuple[list[Answer], list[Record]]:
-    """Answers with values of the runs that gave them; each input runs alone."""
-    rows = await exchange.engine.prepare(model, name, inputs, options)
-    tokens = sum(row.cost for row in rows if not isinstance(row, BadInput))
+class RunAnswer(Struct):
+    """A run of a model, again; ``same``: with the records of the first run, bit for bit."""
 
-    def run(served: ServedModel) -> tuple[list[Answer], list[Record]]:
-        edited = served if edits is None else served.with_edits(edits)
-        component = edited.component(name, options)
-        prepared = component.prepare(inputs_of(component, inputs), range(len(inputs)))
-        answers, records, size = list[Answer](), list[Record](), 0
-        for row in prepared:
-            if isinstance(row, BadInput):
-                answers.append(row)
-                records.append({})
-                continue
-            tape = Tape(*_names(edited, inspection))
-            with tape.batches() as of_batches:
-                (answered,) = component.results([row], of_batches)
-            answers.append(answered)
-            values = {key: of_one_input(key, value) for key, value in tape.records.items()}
-            size += sum(value.nbytes for value in values.values())
-            if size > MOST_INSPECTED_BYTES:
-                raise BadInput(
-                    f"inspect: the values have more than {MOST_INSPECTED_BYTES >> 20} MiB; "
-                    "ask for fewer layers or inputs"
-                )
-            tokens = tokens_of(edited, component, row, answered)
-            records.append({"tokens": tokens, "values": encoded(values)})
-        return answers, records
-
-    return await exchange.engine.call(model, run, max(1, tokens), deadline)
+    model: str
+    component: str
+    results: list[InputResult]
+    same: bool
+    inspect: list[InsideOfRun]
 
 
-def _names(served: ServedModel, inspection: Inspect) -> list[str]:
-    """Patterns of the tape for what a request asks for."""
-    kinds = inspection.values or ([] if inspection.names else ["weights"])
-    patterns = tape_patterns(served.model.inspected, inspection.layers, kinds)
-    return [name for names in patterns.values() for name in names] + inspection.names
-
-
-def tokens_of(
-    served: ServedModel, component: AnyComponent, row: AnyRow, answered: Answer
-) -> Record:
-    """Names of the tokens that a run has read, by the side of the model."""
-    if isinstance(component, Writer):
-        texts = cast(AnyResult, answered).value.texts
-        written = list(texts[0].hypothesis.tokens) if texts else []
-        pieces = component.model.vocabulary.pieces
-        sides = served.facts.sides
-        if len(sides) == 1:
-            return {sides[0]: pieces([*row.data.ids[0], *written])}
-        source = served.model.translator.tokenizer.source.pieces(row.data.ids[0])
-        return dict(zip(sides, (source, pieces(written)), strict=True))
-    try:
-        (tokens,) = served.model.tokens([row.given])
-    except BadInput:
-        return {}
-    return {served.facts.sides[0]: list(tokens.tokens)}
-
-
-def encoded(values: Mapping[str, np.ndarray]) -> Record:
-    """Arrays as little-endian float32 in base64, with their shapes."""
-    return {
-        name: {
-            "shape": value.shape,
-            "data": base64.b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode(),
-        }
-        for name, value in values.items()
-    }
-
-
-class ReplayAnswer(Struct):
-    """A request that ran again; ``same``: with the records of the first answer, bit for bit."""
+class ReplayAnswer(RunAnswer, kw_only=True):
+    """The first run of a request, again; ``more`` are its other runs, such as scores."""
 
     id: str
-    model: str
-    results: list[Record]
-    same: bool
-    inspect: list[Record]
+    more: list[RunAnswer]
 
 
 async def replay(exchange: Exchange) -> Response:
@@ -413,19 +389,25 @@ async def replay(exchange: Exchange) -> Response:
     kept = exchange.services.replays.get(id_)
     if kept is None:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
+    inspection = exchange.json(Inspect) if exchange.body else Inspect()
+    first, *more = [await _run_again(exchange, run, inspection) for run in kept.runs]
+    own = first.model, first.component, first.results, first.same, first.inspect
+    return json_response(ReplayAnswer(*own, id=id_, more=more))
+
+
+async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -> RunAnswer:
     served = exchange.engine.models.get(kept.model)
     if served is None or served.folder_hash != kept.model_hash:
         raise NotFound(f"model {kept.model} is no longer the one that answered")
-    inspection = exchange.json(Inspect) if exchange.body else Inspect()
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
+    for number, reason in kept.errors.items():
+        answers[number] = BadItem(number + 1, reason)
     component = served.component(kept.component, kept.options)
-    results = [result_record(component, each) for each in answers]
-    before = msgspec.json.decode(kept.results)
-    results = [old if "error" in old else new for old, new in zip(before, results, strict=True)]
-    _, records = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
-    same = encode_json(results) == kept.results
-    return json_response(ReplayAnswer(id_, kept.model, results, same, records))
+    results = [result_of(component, each) for each in answers]
+    _, inside = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
+    same = digest_of(component, answers) == kept.digest
+    return RunAnswer(kept.model, kept.component, results, same, inside)
 
 
 def error(status: int, kind: str, message: str) -> Record:

@@ -5,15 +5,24 @@ The paths name no model: with several that fit, the address has one, as in /embe
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from regard import __version__
 from regard.ground.errors import BadInput
-from regard.serving.doors.door import Door, DoorRoute, Exchange, json_response, texts_or_ids
+from regard.inference.batch_runner import TextOrPair
+from regard.inference.embed import EncoderInput
+from regard.serving.doors.door import (
+    Door,
+    DoorRoute,
+    Exchange,
+    TextsOrIds,
+    json_response,
+    texts_or_ids,
+)
 from regard.serving.doors.label_scores import best_first, classifies, label_scores, reranks
 from regard.serving.doors.openai import shortened
 from regard.serving.doors.tokenization import (
@@ -26,7 +35,7 @@ from regard.serving.doors.tokenization import (
     tokenizer_info,
 )
 from regard.serving.errors import TooLarge
-from regard.serving.served_model import ServedModel, inputs_of
+from regard.serving.served_model import ModelInput, ServedModel, inputs_of
 
 TYPES = {422: "Tokenizer", 429: "Overloaded", 503: "Unhealthy"}  # of errors, by status
 
@@ -44,7 +53,7 @@ class TruncatingRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class VectorRequest(TruncatingRequest, kw_only=True):
-    inputs: str | list[str | int | list[int]]
+    inputs: TextsOrIds
     prompt_name: str | None = None
 
     def check(self) -> None:
@@ -72,6 +81,14 @@ class RerankRequest(TruncatingRequest, kw_only=True):
     return_text: bool = False
 
 
+class Rank(Struct):
+    """A text by its index in the request, with its score."""
+
+    index: int
+    score: float
+    text: str | UnsetType = UNSET
+
+
 class Similarity(Struct, forbid_unknown_fields=True):
     source_sentence: str
     sentences: list[str]
@@ -97,7 +114,7 @@ def embeds(served: ServedModel) -> bool:
 
 
 async def check_lengths(
-    served: ServedModel, component: str, inputs: Sequence[Any], truncate: bool | None
+    served: ServedModel, component: str, inputs: Sequence[ModelInput], truncate: bool | None
 ) -> None:
     """Refuse inputs that would be cut, if they may not."""
     runs = served.component(component)
@@ -116,7 +133,7 @@ async def check_lengths(
 async def vectors(
     exchange: Exchange,
     served: ServedModel,
-    inputs: Sequence[Any],
+    inputs: Sequence[ModelInput],
     truncate: bool | None = None,
     *,
     normalise: bool | None = True,
@@ -146,7 +163,7 @@ async def embed_all(exchange: Exchange) -> Response:
 
 
 async def states(
-    exchange: Exchange, served: ServedModel, inputs: Sequence[Any]
+    exchange: Exchange, served: ServedModel, inputs: Sequence[EncoderInput]
 ) -> list[np.ndarray]:
     """States (tokens, width) of each input."""
     rows = await exchange.rows(served, "embed", inputs)
@@ -166,18 +183,18 @@ async def predict(exchange: Exchange) -> Response:
     return json_response(answers if is_batch else answers[0])
 
 
-def _pairs(given: str | list[Any]) -> tuple[list[Any], bool]:
+def _pairs(given: str | list[str | list[str]]) -> tuple[list[TextOrPair], bool]:
     """Texts and pairs, and whether there is a list of them."""
     if isinstance(given, str):
         return [given], False
-    if given and all(isinstance(each, str) for each in given):
-        return [_text_or_pair(given)], False
-    if not given or any(isinstance(each, str) for each in given):
+    texts = [each for each in given if isinstance(each, str)]
+    lists = [each for each in given if isinstance(each, list)]
+    if not given or (texts and lists):
         raise BadInput("inputs: write a text, two texts as a pair, or a list of lists of texts")
-    return [*map(_text_or_pair, given)], True
+    return ([_text_or_pair(texts)], False) if texts else ([*map(_text_or_pair, lists)], True)
 
 
-def _text_or_pair(texts: list[str]) -> str | tuple[str, str]:
+def _text_or_pair(texts: list[str]) -> TextOrPair:
     if len(texts) not in (1, 2):
         raise BadInput("inputs: a list has one text or two; write several as [[text], [text]]")
     return texts[0] if len(texts) == 1 else (texts[0], texts[1])
@@ -191,12 +208,11 @@ async def rerank(exchange: Exchange) -> Response:
     pairs = [(body.query, text) for text in body.texts]
     await check_lengths(served, "predict", pairs, body.truncate)
     scores = await label_scores(exchange, served, pairs, raw=body.raw_scores)
-    ranks: list[dict[str, Any]] = [
-        {"index": index, "score": next(iter(each.values()))} for index, each in enumerate(scores)
+    ranks = [
+        Rank(index, next(iter(each.values())), text if body.return_text else UNSET)
+        for index, (each, text) in enumerate(zip(scores, body.texts, strict=True))
     ]
-    if body.return_text:
-        ranks = [rank | {"text": text} for rank, text in zip(ranks, body.texts, strict=True)]
-    return json_response(sorted(ranks, key=lambda rank: -rank["score"]))
+    return json_response(sorted(ranks, key=lambda rank: -rank.score))
 
 
 async def similarity(exchange: Exchange) -> Response:
@@ -248,8 +264,7 @@ async def info(exchange: Exchange) -> Response:
 
 def _model_type(served: ServedModel) -> dict[str, object]:
     if not classifies(served) or served.labels is None:
-        component: Any = served.component("embed")
-        return {"embedding": {"pooling": component.pool}}
+        return {"embedding": {"pooling": served.model.runner.embedder().pool}}
     names = served.labels.names
     labels = {
         "id2label": {str(id_): name for id_, name in enumerate(names)},

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -41,6 +40,16 @@ class DetokenizeRequest(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
+class Token(Struct):
+    """A token; that of a text has the positions of its characters."""
+
+    id: int
+    text: str
+    special: bool
+    start: int | None = None
+    stop: int | None = None
+
+
 def reads_text(served: ServedModel) -> bool:
     """Whether a model has a tokenizer."""
     return served.tokenizer is not None and not served.facts.encoder.embed.reads_images
@@ -61,17 +70,24 @@ async def tokenize(exchange: Exchange) -> Response:
         raise BadInput("prompt_name: models here have no named prompts")
     served = tokenizing_model(exchange, body.model)
     if body.prompt is not None:
-        (tokens,) = await _all_tokens(served, [body.prompt], special=body.add_special_tokens)
-        ids = [token["id"] for token in tokens]
+        ids = await _prompt_ids(served, body.prompt, special=body.add_special_tokens)
         return json_response({"count": len(ids), "max_model_len": served.max_length, "tokens": ids})
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs or []
     _check_count(exchange, len(texts))
     return json_response(await _all_tokens(served, texts, special=body.add_special_tokens))
 
 
-async def _all_tokens(
-    served: ServedModel, texts: list[str], *, special: bool
-) -> list[list[dict[str, Any]]]:
+async def _prompt_ids(served: ServedModel, prompt: str, *, special: bool) -> list[int]:
+    """Ids of a prompt; the name of a special token, by which harnesses ask for it, is its id."""
+    ids = _special_ids(served)
+    named = [ids[role] for role, name in _special_names(served).items() if name == prompt]
+    if named:
+        return named[:1]
+    (tokens,) = await _all_tokens(served, [prompt], special=special)
+    return [token.id for token in tokens]
+
+
+async def _all_tokens(served: ServedModel, texts: list[str], *, special: bool) -> list[list[Token]]:
     """Tokens of each text, in a thread of their own: other requests do not wait."""
     return await asyncio.to_thread(
         lambda: [_tokens(served, text, special=special) for text in texts]
@@ -84,18 +100,18 @@ def _check_count(exchange: Exchange, count: int) -> None:
         raise BadInput(f"{count} texts: a request has from 1 to {most}")
 
 
-def _tokens(served: ServedModel, text: str, *, special: bool) -> list[dict[str, Any]]:
+def _tokens(served: ServedModel, text: str, *, special: bool) -> list[Token]:
     """All tokens of a text, also those after the last that the model reads."""
     cut = _vocabulary(served).segment(text)
     own = [
-        _token(id_, text[span.start : span.end], span.start, span.end)
+        Token(id_, text[span.start : span.end], False, span.start, span.end)
         for id_, span in zip(cut.ids, cut.spans, strict=True)
     ]
     if not special:
         return own
     (read,) = served.model.tokens([text])
     marks = [
-        _token(int(id_), name) if span is None else None
+        Token(int(id_), name, True) if span is None else None
         for id_, name, span in zip(read.ids, read.tokens, read.spans, strict=True)
     ]
     inner = [at for at, mark in enumerate(marks) if mark is None]
@@ -103,14 +119,8 @@ def _tokens(served: ServedModel, text: str, *, special: bool) -> list[dict[str, 
     return [*filter(None, marks[:first]), *own, *filter(None, marks[last:])]
 
 
-def _token(
-    id_: int, text: str, start: int | None = None, stop: int | None = None
-) -> dict[str, Any]:
-    return {"id": id_, "text": text, "special": start is None, "start": start, "stop": stop}
-
-
 def _vocabulary(served: ServedModel, side: int = 0) -> Vocabulary:
-    if not reads_text(served):
+    if served.tokenizer is None or not reads_text(served):
         raise BadInput(MISSING)
     return served.tokenizer.vocabularies[side]
 
@@ -140,9 +150,11 @@ async def decode_all(exchange: Exchange) -> Response:
     """The text of each row of ids."""
     body = exchange.json(DecodeRequest)
     served = tokenizing_model(exchange)
-    rows: list[Any] = [body.ids] if all(isinstance(id_, int) for id_ in body.ids) else body.ids
-    if any(isinstance(row, int) for row in rows):
+    ids = [each for each in body.ids if isinstance(each, int)]
+    rows = [each for each in body.ids if isinstance(each, list)]
+    if ids and rows:
         raise BadInput("ids: write the ids of one text, or a list for each text")
+    rows = rows or [ids]
     _check_count(exchange, len(rows))
     skip = body.skip_special_tokens
     return json_response([decode(served, row, skip_special=skip) for row in rows])
@@ -154,17 +166,28 @@ async def detokenize(exchange: Exchange) -> Response:
     return json_response({"prompt": decode(tokenizing_model(exchange, body.model), body.tokens)})
 
 
-async def tokenizer_info(exchange: Exchange) -> Response:
+def _special_names(served: ServedModel) -> dict[str, str]:
     """Special tokens by role."""
-    served = tokenizing_model(exchange)
-    words, ids = _vocabulary(served, -1), dict(served.tokenizer.special_ids)
+    words = _vocabulary(served, -1)
+    return {role: words.pieces([id_])[0] for role, id_ in _special_ids(served).items()}
+
+
+def _special_ids(served: ServedModel) -> dict[str, int]:
+    words, tokenizer = _vocabulary(served, -1), served.tokenizer
+    ids = {} if tokenizer is None else dict(tokenizer.special_ids)
     for role, usual in (("eos_token", "eos"), ("bos_token", "bos")):
         if role not in ids:
             try:
                 ids[role] = getattr(words, usual)
             except BadInput:
                 continue
-    names = {role: words.pieces([id_])[0] for role, id_ in ids.items() if id_ >= 0}
+    return {role: id_ for role, id_ in ids.items() if id_ >= 0}
+
+
+async def tokenizer_info(exchange: Exchange) -> Response:
+    """Special tokens by role."""
+    served = tokenizing_model(exchange)
+    words, names = _vocabulary(served, -1), _special_names(served)
     info = dict.fromkeys(ROLES) | names
     return json_response(
         info
