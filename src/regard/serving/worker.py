@@ -19,6 +19,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
+from regard.inference.generator import Generator
 from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import ServedModel
@@ -97,7 +98,7 @@ class Worker:
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
-        self._session = GenerationSession(limits.slots)
+        self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
         self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
         self._thread.start()
 
@@ -166,7 +167,7 @@ class Worker:
             try:
                 self._advance(arrivals)
             except Exception as error:  # nobody must wait for a thread that has ended
-                self._session = GenerationSession(self.limits.slots)
+                self._session = self._session.emptied()
                 for work in [*self._active]:
                     self._fail(work, _reason(error))
 
@@ -189,6 +190,9 @@ class Worker:
             try:
                 component = self.served.component(name)
                 [*component.stream([component.parse("a", "warm-up")])]
+                if isinstance(component, Writer) and component.model.joins:
+                    generator = cast(Generator, component.model)
+                    self._session = GenerationSession.warmed(generator, self.limits.slots)
             except BadInput:
                 continue  # a component of pairs or images
             except Exception:
@@ -310,7 +314,7 @@ class Worker:
         try:
             outputs = self._session.step()
         except Exception as error:
-            self._session = GenerationSession(self.limits.slots)
+            self._session = self._session.emptied()
             for work in [work for work in self._active if self._is_stepped(work)]:
                 self._fail(work, _reason(error))
             return
