@@ -190,14 +190,20 @@ class Worker:
             try:
                 component = self.served.component(name)
                 [*component.stream([component.parse("a", "warm-up")])]
-                if isinstance(component, Writer) and component.model.joins:
-                    generator = cast(Generator, component.model)
-                    self._session = GenerationSession.warmed(generator, self.limits.slots)
+                if isinstance(component, Writer) and not self.limits.isolate:
+                    self._warm_up_writer(component)
             except BadInput:
                 continue  # a component of pairs or images
             except Exception:
                 LOG.exception("warm-up of %s failed", name)
         self.is_warm = True
+
+    def _warm_up_writer(self, writer: Writer) -> None:
+        """Capture all CUDA graphs of a writer: none is captured while a request waits."""
+        if writer.model.joins:
+            generator = cast(Generator, writer.model)
+            self._session = GenerationSession.warmed(generator, self.limits.slots)
+        writer.warm_up()
 
     def _is_stepped(self, work: Work) -> bool:
         if work.component is None or (self.limits.isolate and work.on_piece is None):
