@@ -1,5 +1,6 @@
 """Rows that enter and leave a running batch give what a direct call gives."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.decoding import cuda_graph
+import regard
+from regard.decoding import EAGER, cuda_graph
 from regard.inference.decoder_model import Method, Request
 from regard.inference.generation_session import GenerationSession
 from regard.inference.generator import Ending
@@ -17,7 +19,7 @@ from regard.models.edits import LayerOff
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
-from small_gpt import POSITIONS, small_gpt2
+from small_gpt import POSITIONS, small_gpt2, write_gpt2
 from small_rnn_lm import small_lstm
 
 PROMPTS = ["The old man", "A dog", "x", "The girl sees the dog near the", "", "man, and the man"]
@@ -243,3 +245,35 @@ def test_rows_of_an_edited_model_do_not_share_a_forward_pass_with_others(model):
     results, _ = run(session, arrivals)
     for name, writer in writers.items():
         same(writer.predict([Request("A dog")])[0], results[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_captured_slots_on_a_gpu(tmp_path, monkeypatch, precision):
+    captures = []
+    capture = cuda_graph.capture
+
+    def counted(function, device, name):
+        captures.append(name)
+        return capture(function, device, name)
+
+    monkeypatch.setattr(cuda_graph, "capture", counted)
+    model = regard.load(write_gpt2(tmp_path / "model"), device="cuda", precision=precision)
+    session = GenerationSession.warmed(model.runner, 8)
+    warmed = len(captures)
+    assert warmed == session.slot_batch.decoder.graphs
+    arrivals, expected = {}, {}
+    for number, search in enumerate([Greedy(), Sample(seed=3), Sample(top_k=5), Sample(top_p=0.6)]):
+        eager = replace(model.runner, engine=EAGER)
+        writers = [m.writer(Method(search), ending=Ending(12)) for m in (model.runner, eager)]
+        rows = writers[0].prepare([*map(Request, PROMPTS)], range(len(PROMPTS)))
+        for key, row in enumerate(rows):
+            expected[number, key] = writers[1].predict([Request(PROMPTS[key])], first=key)[0]
+            arrivals.setdefault((number + 2 * key) % 9, []).append(((number, key), writers[0], row))
+    results, _ = run(session, arrivals)
+    assert len(captures) == warmed
+    assert not session.cohort_batches
+    if precision == "fp32":  # sums of bf16 depend on the size of the batch
+        for ticket, result in results.items():
+            same(expected[ticket], result)
+    assert results.keys() == expected.keys()
