@@ -204,9 +204,8 @@ def main() -> None:
             raise SystemExit("regard serve did not start")
         sent = bodies(given, folder)
         own = [for_regard(body, folder) for body in sent]
-        ready = [
-            each for each in ready if first_load(each, given, own if each is ready[0] else sent)
-        ]
+        requests = {each.name: own if each.name == "regard" else sent for each in ready}
+        ready = [each for each in ready if first_load(each, given, requests[each.name])]
         turns: dict[str, list[dict[str, Any]]] = {system.name: [] for system in ready}
         for number in range(given.rounds):
             order = ready[number % len(ready) :] + ready[: number % len(ready)]
