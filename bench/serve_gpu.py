@@ -75,7 +75,8 @@ class System:
 
 def systems(given: argparse.Namespace, folder: Path) -> list[System]:
     """Start all servers of a kind of load."""
-    place, peer, log = str(folder), str(HERE / "peers" / "transformers_server.py"), folder.parent
+    place, peer = str(folder), str(HERE / "peers" / "transformers_server.py")
+    log = given.logs or folder.parent
     device = ["--device", "cpu"] if given.small else ["--device", "cuda", "--precision", "bf16"]
     port = given.port
     serve = ["-m", "regard", "serve", place, "--port", str(port), "--name", folder.name, *device]
@@ -188,6 +189,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--port", type=int, default=8_931)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--logs", type=Path, help="folder for the logs of all servers")
     parser.add_argument("--alone", action="store_true", help="without peers")
     parser.add_argument("--small", action="store_true", help="small models, on a CPU")
     parser.add_argument("--option", action="append", default=[], help="more words of regard serve")

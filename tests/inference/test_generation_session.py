@@ -206,7 +206,7 @@ class Probe:
     def __init__(self):
         self.captures = 0
 
-    def __call__(self, function, device, name):
+    def __call__(self, function, device, name, pool):
         self.captures += 1
         return SimpleNamespace(replay=function), None
 
@@ -216,8 +216,8 @@ def test_nothing_is_captured_after_the_warm_up(model, monkeypatch):
     monkeypatch.setattr(cuda_graph, "capture", probe)
     made = cuda_graph.GraphedCall.__init__
 
-    def captured(call, *args):
-        made(call, *args)
+    def captured(call, *args, **options):
+        made(call, *args, **options)
         call.captures = True
 
     monkeypatch.setattr(cuda_graph.GraphedCall, "__init__", captured)
@@ -253,9 +253,9 @@ def test_captured_slots_on_a_gpu(tmp_path, monkeypatch, precision):
     captures = []
     capture = cuda_graph.capture
 
-    def counted(function, device, name):
+    def counted(function, device, name, pool):
         captures.append(name)
-        return capture(function, device, name)
+        return capture(function, device, name, pool)
 
     monkeypatch.setattr(cuda_graph, "capture", counted)
     model = regard.load(write_gpt2(tmp_path / "model"), device="cuda", precision=precision)

@@ -9,7 +9,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence, Set
 from math import prod
-from typing import Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ from regard.parts.kernels import few_rows
 from regard.parts.kernels.decode_step import Angles
 from regard.parts.rotary import RotaryDot
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
+
+if TYPE_CHECKING:
+    from regard.ground.capture import Pool
 
 POOL_SIZE = 32  # graphed decoders of an engine; the least recently used is dropped
 WARM_UP = 2  # calls before a capture, which initialise libraries
@@ -48,18 +51,25 @@ Sizes = tuple[int, int, int, int]
 class GraphedCall:
     """Function of fixed tensors, called eagerly at first, then replayed as one CUDA graph.
 
-    The call stays eager on a CPU, or if the capture fails.
+    The call stays eager on a CPU, or if the capture fails. Graphs that share a ``pool`` of memory
+    leave all their results in tensors outside it.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device, name: str):
-        self.function, self.device, self.name = function, device, name
+    def __init__(
+        self,
+        function: Callable[[], None],
+        device: torch.device,
+        name: str,
+        pool: "Pool | None" = None,
+    ):
+        self.function, self.device, self.name, self.pool = function, device, name, pool
         self.calls, self.captures = 0, device.type == "cuda"
         self.graph: CapturedGraph | None = None
 
     def __call__(self) -> None:
         self.calls += 1
         if self.captures and self.calls > WARM_UP:
-            captured = capture(self.function, self.device, self.name)
+            captured = capture(self.function, self.device, self.name, self.pool)
             self.graph = None if captured is None else captured[0]
             self.captures = False
         if self.graph is None:
@@ -143,14 +153,22 @@ class GraphedDecoder(Generic[Selector]):
             cache.select_rows(index_R)
 
 
+class PromptReader(Protocol):
+    """Decoder that reads prompts into its cache."""
+
+    tokens_R: Tensor
+
+    def read_prompts(self, prompts: PackedTokens) -> None: ...
+
+
 class GraphedPrompts:
     """Reader of prompts of a fixed shape, padded by rows that are ignored."""
 
-    def __init__(self, decoder: GraphedDecoder, limits: BatchLimits):
+    def __init__(self, decoder: PromptReader, limits: BatchLimits, pool: "Pool | None" = None):
         self.decoder, self.limits = decoder, limits
         self.device = decoder.tokens_R.device
         self.buffers = pack([], limits).to(self.device)
-        self.read = GraphedCall(self._read, self.device, "the prompts")
+        self.read = GraphedCall(self._read, self.device, "the prompts", pool)
 
     def __call__(self, prompts: PackedTokens) -> None:
         self.buffers.tokens_T[: len(prompts.tokens_T)] = prompts.tokens_T

@@ -90,17 +90,17 @@ class SlotDecoder:
     @torch.inference_mode()
     def warm_up(self) -> None:
         """Capture the steps of all buckets, the selections, and the readers of short prompts."""
+        pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
+        graphed = partial(GraphedCall, device=self.device, pool=pool)
         for rows in reversed(self.buckets):
-            self.steps[rows] = GraphedCall(
-                partial(self._step, rows), self.device, "a step of slots"
-            )
+            self.steps[rows] = graphed(partial(self._step, rows), name="a step of slots")
             _warm(self.steps[rows])
             for level in range(self.levels):
                 select = partial(self._select, rows, level)
-                self.selections[rows, level] = GraphedCall(select, self.device, "a selection")
+                self.selections[rows, level] = graphed(select, name="a selection")
                 _warm(self.selections[rows, level])
         for limits in self._reader_limits():
-            self.readers[limits] = GraphedPrompts(self, limits)
+            self.readers[limits] = GraphedPrompts(self, limits, pool)
             for _ in range(WARM_UP + 1):
                 self.readers[limits](pack([[0]]).to(self.device))
         self.cache.start()

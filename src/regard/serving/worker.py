@@ -7,6 +7,7 @@ of other work runs, so that neither waits for the end of the other.
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from regard.tasks.components import AnyComponent
 
 LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
+SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are short
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
@@ -154,6 +156,8 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
+        if self.served.model.runner.device.type == "cuda":
+            sys.setswitchinterval(SWITCH_SECONDS)
         self._warm_up()
         while True:
             with self._changed:
