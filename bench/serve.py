@@ -62,18 +62,22 @@ class Load:
         self.latencies: list[float] = []
         self.statuses: Counter[str] = Counter()
         self.answered = 0  # of all requests, those of the warm-up included
+        self.keeps_answers = False
+        self.answers: list[bytes] = []  # those that count, if they are kept
 
     async def ask(self, body: bytes, due: float, start: float) -> None:
         """Send a request, and note its latency from the time at which it was due."""
         connection = self.free.pop() if self.free else Connection(self.port)
         try:
-            status, _ = await connection.post(self.path, body)
+            status, answer = await connection.post(self.path, body)
             self.free.append(connection)
         except (OSError, asyncio.IncompleteReadError):
             status = 0
         self.answered += 1
         if due - start >= self.warm_up:
             self.statuses[str(status)] += 1
+            if status == 200 and self.keeps_answers:
+                self.answers.append(answer)
             if status == 200:
                 self.latencies.append(time.perf_counter() - due)
 
@@ -120,7 +124,7 @@ def server(words: list[str], port: int, threads: int, more: str | None) -> Itera
         [sys.executable, *words], env={**os.environ, **variables}, stderr=subprocess.DEVNULL
     )
     try:
-        while not asyncio.run(_answers(port)):
+        while not asyncio.run(answers(port)):
             if process.poll() is not None:
                 raise SystemExit(f"{words[0]} ended with {process.returncode}")
             time.sleep(0.2)
@@ -142,12 +146,14 @@ def resident_mib(process: int) -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
 
 
-async def _answers(port: int) -> bool:
+async def answers(port: int, path: str = "/health") -> bool:
+    """Whether a server is there, and answers with 200."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         return False
-    writer.write(b"GET /health HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+    head = f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
     first = await reader.readline()
     writer.close()
     return b" 200 " in first

@@ -66,7 +66,7 @@ def test_what_a_failed_capture_has_cached_is_not_read(monkeypatch):
     assert_same(Beam(2), model, engine)
     (decoder,) = engine.decoders.values()
 
-    def fail(function, device, name):
+    def fail(function, device, name, pool):
         keys = decoder.cache.keys
         vars(keys)["real_BL"] = torch.zeros_like(keys.real_BL)
         failed.append(name)

@@ -9,7 +9,7 @@ from torch import nn
 from naive import SEED
 from regard import decoding
 from regard.decoding import EAGER
-from regard.decoding.cuda_graph import CudaGraphEngine
+from regard.decoding.cuda_graph import POOL_SIZE, CudaGraphEngine
 from regard.ground.batch import pack
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
@@ -167,9 +167,27 @@ def test_one_decoder_serves_all_seeds():
 
 def test_a_pool_keeps_so_many_decoders():
     translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
-    for size in range(1, 20):
+    for size in range(1, 3 + POOL_SIZE):
         found(Beam(size), translator, sources([2]), Constraints(BOS, EOS, 4), engine)
-    assert len(engine.decoders) == 16
+    assert len(engine.decoders) == POOL_SIZE
+
+
+def test_a_frozen_engine_has_the_smallest_decoder_that_is_large_enough():
+    translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
+    constraints = Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
+    for rows in (2, 8):
+        found(Beam(3, best=2), translator, sources([2] * rows), constraints, engine)
+    engine.freeze()
+    small, large = engine.decoders.values()
+    for lengths, beam in (([1, 4], 3), ([3, 2, 5], 3), ([2] * 9, 3), ([2, 2], 2)):
+        calls = small.step.calls, large.step.calls
+        wanted = found(Beam(beam, best=2), translator, sources(lengths), constraints, EAGER)
+        on_device = found(Beam(beam, best=2), translator, sources(lengths), constraints, engine)
+        assert_same(on_device, wanted)
+        ran = [small.step.calls > calls[0], large.step.calls > calls[1]]
+        fits = beam == 3
+        assert ran == [fits and len(lengths) <= 2, fits and 2 < len(lengths) <= 8]
+    assert len(engine.decoders) == 2
 
 
 def test_a_broken_model_is_reported():

@@ -8,7 +8,8 @@ the source is another graph, and so is reading short prompts.
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence, Set
-from typing import Generic, Protocol, TypeVar, cast
+from math import prod
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,10 @@ from regard.parts.kernels.decode_step import Angles
 from regard.parts.rotary import RotaryDot
 from regard.parts.static_kv_cache import StaticKVCache, StaticLayerKVCache
 
-POOL_SIZE = 16  # graphed decoders of an engine; the least recently used is dropped
+if TYPE_CHECKING:
+    from regard.ground.capture import Pool
+
+POOL_SIZE = 32  # graphed decoders of an engine; the least recently used is dropped
 WARM_UP = 2  # calls before a capture, which initialise libraries
 LEAST_SOURCE, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # smallest buffers; sizes are doubled
 MOST_PROMPTS = 4096  # prompt tokens that a graph reads: more are not limited by launches
@@ -47,18 +51,25 @@ Sizes = tuple[int, int, int, int]
 class GraphedCall:
     """Function of fixed tensors, called eagerly at first, then replayed as one CUDA graph.
 
-    The call stays eager on a CPU, or if the capture fails.
+    The call stays eager on a CPU, or if the capture fails. Graphs that share a ``pool`` of memory
+    leave all their results in tensors outside it.
     """
 
-    def __init__(self, function: Callable[[], None], device: torch.device, name: str):
-        self.function, self.device, self.name = function, device, name
+    def __init__(
+        self,
+        function: Callable[[], None],
+        device: torch.device,
+        name: str,
+        pool: "Pool | None" = None,
+    ):
+        self.function, self.device, self.name, self.pool = function, device, name, pool
         self.calls, self.captures = 0, device.type == "cuda"
         self.graph: CapturedGraph | None = None
 
     def __call__(self) -> None:
         self.calls += 1
         if self.captures and self.calls > WARM_UP:
-            captured = capture(self.function, self.device, self.name)
+            captured = capture(self.function, self.device, self.name, self.pool)
             self.graph = None if captured is None else captured[0]
             self.captures = False
         if self.graph is None:
@@ -85,6 +96,7 @@ class GraphedDecoder(Generic[Selector]):
         self.step = GraphedCall(self._step, device, "a decoding step")
         self.encode = GraphedCall(self._encode, device, "the encoder")
         self.prompts: dict[BatchLimits, GraphedPrompts] = {}
+        self.is_frozen = False  # if so, prompts of new shapes are read eagerly
 
     def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
         """Start a batch; unused sentences become rows of one token."""
@@ -118,9 +130,9 @@ class GraphedDecoder(Generic[Selector]):
             longest = min(at_least(prompts.layout.longest, LEAST_PROMPTS), cache.capacity)
             sentences = cache.rows // cache.copies
             limits = BatchLimits(at_least(max(tokens, longest), LEAST_PROMPTS), sentences, longest)
-            if limits not in self.prompts:
+            if limits not in self.prompts and not self.is_frozen:
                 self.prompts[limits] = GraphedPrompts(self, limits)
-            self.prompts[limits](prompts)
+            self.prompts.get(limits, self.read_prompts)(prompts)
         elif tokens:
             encoded = None if source is None else self.model.encode(source)
             self.read_prompts(prompts, encoded)
@@ -141,14 +153,22 @@ class GraphedDecoder(Generic[Selector]):
             cache.select_rows(index_R)
 
 
+class PromptReader(Protocol):
+    """Decoder that reads prompts into its cache."""
+
+    tokens_R: Tensor
+
+    def read_prompts(self, prompts: PackedTokens) -> None: ...
+
+
 class GraphedPrompts:
     """Reader of prompts of a fixed shape, padded by rows that are ignored."""
 
-    def __init__(self, decoder: GraphedDecoder, limits: BatchLimits):
+    def __init__(self, decoder: PromptReader, limits: BatchLimits, pool: "Pool | None" = None):
         self.decoder, self.limits = decoder, limits
         self.device = decoder.tokens_R.device
         self.buffers = pack([], limits).to(self.device)
-        self.read = GraphedCall(self._read, self.device, "the prompts")
+        self.read = GraphedCall(self._read, self.device, "the prompts", pool)
 
     def __call__(self, prompts: PackedTokens) -> None:
         self.buffers.tokens_T[: len(prompts.tokens_T)] = prompts.tokens_T
@@ -169,18 +189,41 @@ class CudaGraphEngine(Engine):
     """
 
     name = "cuda-graph"
+    captures = True
 
     def __init__(self) -> None:
-        self.decoders: OrderedDict[Hashable, GraphedDecoder] = OrderedDict()
+        self.decoders: OrderedDict[tuple[Hashable, Sizes], GraphedDecoder] = OrderedDict()
+        self.is_frozen = False
 
-    def get(self, key: Hashable, build: Callable[[], GraphedDecoder]) -> GraphedDecoder:
-        """Decoder with this key, built if there is none."""
-        if key not in self.decoders:
+    def get(
+        self, key: Hashable, sizes: Sizes, build: Callable[[], GraphedDecoder]
+    ) -> GraphedDecoder | None:
+        """Decoder with this key and these sizes, built if there is none.
+
+        A frozen engine gives the smallest decoder of at least these sizes; None: it has none.
+        """
+        if self.is_frozen:
+            return self._covering(key, sizes)
+        if (key, sizes) not in self.decoders:
             if len(self.decoders) >= POOL_SIZE:
                 self.decoders.popitem(last=False)
-            self.decoders[key] = build()
-        self.decoders.move_to_end(key)
-        return self.decoders[key]
+            self.decoders[key, sizes] = build()
+        self.decoders.move_to_end((key, sizes))
+        return self.decoders[key, sizes]
+
+    def _covering(self, key: Hashable, sizes: Sizes) -> GraphedDecoder | None:
+        large = {
+            prod(of_decoder): decoder
+            for (of_key, of_decoder), decoder in self.decoders.items()
+            if of_key == key and of_decoder[1] == sizes[1] and covers(of_decoder, sizes)
+        }
+        return large[min(large)] if large else None
+
+    def freeze(self) -> None:
+        """Capture nothing more: batches that no decoder covers are stepped by torch's operators."""
+        self.is_frozen = True
+        for decoder in self.decoders.values():
+            decoder.is_frozen = True
 
     def open(
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int
@@ -200,8 +243,8 @@ class GraphDecodingState(DecodingState):
 
     def graphed(
         self, copies: int, key: Hashable, selector: Callable[..., Selector]
-    ) -> GraphedDecoder[Selector]:
-        """Decoder of this batch, with ``copies`` rows for each sentence.
+    ) -> GraphedDecoder[Selector] | None:
+        """Decoder of this batch, with ``copies`` rows for each sentence; None: not captured.
 
         ``selector(sentences, steps, vocab, device)`` makes its token selector.
         """
@@ -221,9 +264,15 @@ class GraphDecodingState(DecodingState):
             return GraphedDecoder(self.model, selects, sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)
-        decoder = self.engine.get((*made_for, key, *sizes), build)
-        decoder.start(self.inputs, self.prompts)
+        decoder = self.engine.get((*made_for, key), sizes, build)
+        if decoder is not None:
+            decoder.start(self.inputs, self.prompts)
         return decoder
+
+
+def covers(sizes: Sizes, needed: Sizes) -> bool:
+    """Whether each size is at least the one that is needed."""
+    return all(size >= least for size, least in zip(sizes, needed, strict=True))
 
 
 def at_least(number: int, least: int) -> int:

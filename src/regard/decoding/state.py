@@ -159,6 +159,10 @@ class Engine:
     tape: NullTape = NULL_TAPE
     description = ""
     packed_layers: Collection[nn.Module] = ()
+    captures = False  # whether searches on the device become CUDA graphs
+
+    def freeze(self) -> None:
+        """Capture nothing more."""
 
     def open(
         self, model: Decodable, source: PackedTokens | None, prompts: Prompts | None, capacity: int

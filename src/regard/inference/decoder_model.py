@@ -30,6 +30,8 @@ from regard.search.step import Search
 from regard.search.token_loop import TokenSearch
 from regard.text.vocabulary import Vocabulary
 
+# Numbers of texts, and tokens of the longest, in batches that are run before the first request.
+WARM_COUNTS, WARM_LENGTHS, WARM_RUNS = (64, 32, 16, 8, 4, 2, 1), (15, 31, 63, 127), 3
 ONE_LINE = str.maketrans("\r\n", "  ")
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
 
@@ -343,6 +345,23 @@ class Writer(Component[Request, WriterData, Written]):
         if self.workers is None:
             return super().run_batches(batches, tape)
         return self.workers.map((batch,) for batch in batches)
+
+    def warm_up(self) -> None:
+        """Run batches of all sizes often enough for their CUDA graphs, if the engine captures any.
+
+        Afterwards nothing is captured: larger batches, and other searches, run eagerly.
+        """
+        engine, token = self.model.engine, len(self.model.vocabulary) // 2
+        if not engine.captures:
+            return
+        most = self.model.position_limit or max(WARM_LENGTHS)
+        for count in WARM_COUNTS if not self.joins else ():  # others run in a session
+            for length in (length for length in WARM_LENGTHS if length < most):
+                requests = [Request([token] * length), *[Request([token])] * (count - 1)]
+                rows = self.rows(requests, range(count))
+                for _ in range(WARM_RUNS):
+                    self.run(rows)
+        engine.freeze()
 
     def lines(self, result: Result[Written]) -> list[str]:
         """Exactly ``best`` lines, so that files stay parallel; line breaks become spaces."""

@@ -333,12 +333,19 @@ class Generator(DecoderModel, EncoderModel):
         self, rows: list[list[int]], ending: Ending
     ) -> tuple[SearchState, Constraints, StopStrings | None]:
         """Return the search state after the prompts, the constraints, and the test for stops."""
-        limits, stops = self._limits(rows, ending), self.stops_of(ending)
+        limits, stops = self.rules(rows, ending)
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
         prompts = Prompts.of(rows, self.device)
         state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
-        return state, limits, stops if stops.strings else None
+        return state, limits, stops
+
+    def rules(
+        self, rows: list[list[int]], ending: Ending
+    ) -> tuple[Constraints, StopStrings | None]:
+        """The constraints on the tokens after each prompt, and the test for stops, if any."""
+        stops = self.stops_of(ending)
+        return self._limits(rows, ending), stops if stops.strings else None
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
         """Constraints on the tokens after each prompt, by the generation settings, if any."""

@@ -4,6 +4,7 @@ Every row writes its keys into its own row of the buffers. When a beam reorders 
 of owners is rewritten: it says which row of the buffers holds each earlier token of a row.
 """
 
+import copy
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -58,7 +59,10 @@ class StaticLayerKVCache:
         cache, last = self.cache, self.cache.capacity - 1
         row_T = layout.rows_T * cache.copies
         position_T = layout.positions_T.masked_fill(row_T >= cache.rows, last)
-        row_T = row_T.clamp(max=cache.rows - 1)
+        self.write_tokens(k_THK, v_THK, row_T.clamp(max=cache.rows - 1), position_T)
+
+    def write_tokens(self, k_THK: Tensor, v_THK: Tensor, row_T: Tensor, position_T: Tensor) -> None:
+        """Write the key and value of each token into its row of the buffers, at its position."""
         for buffer, new in zip(self._past(k_THK, v_THK), (k_THK, v_THK), strict=True):
             buffer[row_T, position_T] = new
 
@@ -76,6 +80,17 @@ class StaticLayerKVCache:
             shape = self.cache.owners_RS.shape
             self.past = [x.new_zeros(*shape, *x.shape[1:]) for x in (k_THK, v_THK)]
         return self.past
+
+
+class StaticLayerPart(StaticLayerKVCache):
+    """First rows of the buffers of a layer without a source."""
+
+    def __init__(self, cache: "StaticKVCache", whole: StaticLayerKVCache):
+        super().__init__(cache)
+        self.whole = whole
+
+    def _past(self, k_THK: Tensor, v_THK: Tensor) -> list[Tensor]:
+        return [buffer[: self.cache.rows] for buffer in self.whole._past(k_THK, v_THK)]
 
 
 class StaticKVCache:
@@ -105,10 +120,19 @@ class StaticKVCache:
         self.keys = _in_buffer(self.owners_RS, self.lengths_R)
         sentence_RS = (self.own_R // copies)[:, None].expand(-1, source_longest)
         self.source_keys = _in_buffer(sentence_RS, torch.ones_like(self.own_R))
-        ones_R = torch.ones_like(self.own_R)
-        queries = Layout.rectangle(self.rows, 1, device, lengths_B=ones_R)
-        self.queries = replace(queries, positions_T=self.positions_R, start=None)
+        self.queries = _next_tokens(self.positions_R)
         self.layers = [StaticLayerKVCache(self) for _ in range(depth)]
+
+    def first_rows(self, rows: int) -> "StaticKVCache":
+        """Cache of the first rows, without a source, in the same buffers."""
+        part = copy.copy(self)
+        part.rows = rows
+        part.positions_R, part.own_R = self.positions_R[:rows], self.own_R[:rows]
+        part.lengths_R, part.owners_RS = self.lengths_R[:rows], self.owners_RS[:rows]
+        part.keys = _in_buffer(part.owners_RS, part.lengths_R)
+        part.queries = _next_tokens(part.positions_R)
+        part.layers = [StaticLayerPart(part, layer) for layer in self.layers]
+        return part
 
     def start(self) -> None:
         """Empty all rows."""
@@ -153,6 +177,14 @@ class StaticKVCache:
         """Give row i the past of row ``index_R[i]``, of the same sentence."""
         self.owners_RS.copy_(self.owners_RS[index_R])
         self.owners_RS.scatter_(1, self.positions_R[:, None], self.own_R[:, None])
+
+
+def _next_tokens(positions_R: Tensor) -> Layout:
+    """Layout of one token in every row, at these positions."""
+    rows, device = len(positions_R), positions_R.device
+    ones_R = torch.ones(rows, dtype=torch.int32, device=device)
+    queries = Layout.rectangle(rows, 1, device, lengths_B=ones_R)
+    return replace(queries, positions_T=positions_R, start=None)
 
 
 def _in_buffer(owners_RS: Tensor, lengths_R: Tensor) -> Layout:

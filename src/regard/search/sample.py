@@ -77,12 +77,7 @@ class Sample(TokenSearch):
         return np.random.Generator(bits).random(steps)
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
-        weights, index = self._weights(logprobs_RV)
-        cumulative = weights.cumsum(1)
-        goal_R = draws_R * cumulative[:, -1]
-        place = torch.searchsorted(cumulative, goal_R[:, None], right=True)
-        # If no token is allowed, any token will do: its log-probability is -inf.
-        return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
+        return draw(*self._weights(logprobs_RV), draws_R)
 
     def probabilities(self, logprobs_RV: Tensor) -> Tensor:
         weights, index = self._weights(logprobs_RV)
@@ -106,3 +101,12 @@ class Sample(TokenSearch):
             return values, index
         vocabulary = torch.arange(logprobs_RV.shape[1], device=logprobs_RV.device)
         return logprobs_RV, vocabulary.expand_as(logprobs_RV)
+
+
+def draw(weights: Tensor, index: Tensor, draws_R: Tensor) -> Tensor:
+    """Token of each row that a random number in [0, 1) selects, by unnormalised probabilities."""
+    cumulative = weights.cumsum(1)
+    goal_R = draws_R * cumulative[:, -1]
+    place = torch.searchsorted(cumulative, goal_R[:, None], right=True)
+    # If no token is allowed, any token will do: its log-probability is -inf.
+    return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]

@@ -7,6 +7,7 @@ of other work runs, so that neither waits for the end of the other.
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
+from regard.inference.generator import Generator
 from regard.parts.kernels.bucketed import equal_lengths
 from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
@@ -27,6 +29,7 @@ from regard.tasks.components import AnyComponent
 
 LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
+SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are short
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
@@ -98,7 +101,7 @@ class Worker:
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
-        self._session = GenerationSession(limits.slots)
+        self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
         self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
         self._thread.start()
 
@@ -154,6 +157,8 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
+        if self.served.model.runner.device.type == "cuda":
+            sys.setswitchinterval(SWITCH_SECONDS)
         # Isolated rows are padded as those of a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
@@ -172,7 +177,7 @@ class Worker:
             try:
                 self._advance(arrivals)
             except Exception as error:  # nobody must wait for a thread that has ended
-                self._session = GenerationSession(self.limits.slots)
+                self._session = self._session.emptied()
                 for work in [*self._active]:
                     self._fail(work, _reason(error))
 
@@ -196,11 +201,20 @@ class Worker:
             try:
                 component = self.served.component(name)
                 [*component.stream([component.parse("a", "warm-up")])]
+                if isinstance(component, Writer) and not self.limits.isolate:
+                    self._warm_up_writer(component)
             except BadInput:
                 continue  # a component of pairs or images
             except Exception:
                 LOG.exception("warm-up of %s failed", name)
         self.is_warm = True
+
+    def _warm_up_writer(self, writer: Writer) -> None:
+        """Capture all CUDA graphs of a writer: none is captured while a request waits."""
+        if writer.model.joins:
+            generator = cast(Generator, writer.model)
+            self._session = GenerationSession.warmed(generator, self.limits.slots)
+        writer.warm_up()
 
     def _is_stepped(self, work: Work) -> bool:
         if work.component is None or (self.limits.isolate and work.on_piece is None):
@@ -322,7 +336,7 @@ class Worker:
         try:
             outputs = self._session.step()
         except Exception as error:
-            self._session = GenerationSession(self.limits.slots)
+            self._session = self._session.emptied()
             for work in [work for work in self._active if self._is_stepped(work)]:
                 self._fail(work, _reason(error))
             return

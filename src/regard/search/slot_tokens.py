@@ -1,0 +1,147 @@
+"""Token selection on the device for rows with settings of their own: greedy search and sampling.
+
+Every row has a slot of fixed tables, which hold its settings, its random numbers and the number of
+its tokens. So rows of many requests share one selection, which can be captured as a CUDA graph, and
+a row gets the tokens that it would get alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.pytree import move_tensor
+from regard.search.candidates import topk
+from regard.search.constraints import Constraints
+from regard.search.greedy import Greedy
+from regard.search.sample import Sample, draw
+from regard.search.token_loop import TokenSearch
+
+MOST_CANDIDATES = 64  # of a row with top_k, without sorting the vocabulary
+MOST_ENDS = 4  # tokens that end a text
+GREEDY, PLAIN, TOP_K, SORTED = LEVELS = range(4)  # each level also selects for the lower ones
+COLUMNS = ("level", "temperature", "top_k", "top_p", "shortest", "active")
+LEVEL, TEMPERATURE, TOP_K_OF, TOP_P, SHORTEST, ACTIVE = range(len(COLUMNS))
+
+
+@dataclass(frozen=True)
+class SlotSettings:
+    """Settings of one row: the search, and the constraints on its tokens."""
+
+    search: TokenSearch
+    constraints: Constraints
+    shortest: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device can select the tokens; other rules need the host."""
+        search, limits = self.search, self.constraints
+        free = not (search.no_repeat or search.repetition.penalises or search.logit_bias)
+        allowed = not (limits.forbidden or limits.must_end or limits.renormalise)
+        known = isinstance(search, Greedy | Sample)
+        return known and free and allowed and len(limits.ends) <= MOST_ENDS
+
+    @property
+    def level(self) -> int:
+        """The least level of selection that the row needs."""
+        if not isinstance(self.search, Sample):
+            return GREEDY
+        if not self.search.top_k:
+            return PLAIN if self.search.top_p == 1 else SORTED
+        return TOP_K if self.search.top_k <= MOST_CANDIDATES else SORTED
+
+    @property
+    def columns(self) -> list[float]:
+        """Row of the table of settings."""
+        numbers = [float(self.level), 1.0, np.inf, np.inf, float(self.shortest), 1.0]
+        if isinstance(self.search, Sample):
+            numbers[TEMPERATURE] = self.search.temperature
+            numbers[TOP_K_OF] = self.search.top_k or np.inf
+            numbers[TOP_P] = self.search.top_p if self.search.top_p < 1 else np.inf
+        ends = [*self.constraints.ends, *[-1] * MOST_ENDS][:MOST_ENDS]
+        return numbers + [float(end) for end in ends]
+
+
+class SlotTokens:
+    """Token selector with tables for ``slots`` rows of at most ``capacity`` tokens."""
+
+    def __init__(self, slots: int, capacity: int, device: torch.device):
+        def table(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        self.settings_RF = table(slots, len(COLUMNS) + MOST_ENDS)
+        self.settings_RF[:, TEMPERATURE] = 1.0
+        self.draws_RL = table(slots, capacity)
+        self.count_R = torch.zeros(slots, dtype=torch.long, device=device)
+        self.chosen_R2 = table(slots, 2)  # token and log-probability of the last step
+
+    def start(self, slot_N: Tensor, settings: Sequence[SlotSettings], draws_NL: np.ndarray) -> None:
+        """Give slots to new rows, with their random numbers."""
+        device = self.count_R.device
+        rows = torch.tensor([each.columns for each in settings], dtype=torch.float64)
+        self.settings_RF.index_copy_(0, slot_N, move_tensor(rows, device))
+        self.count_R.index_fill_(0, slot_N, 0)
+        if any(each.level for each in settings):
+            draws = move_tensor(torch.from_numpy(draws_NL), device)
+            self.draws_RL[slot_N, : draws.shape[1]] = draws
+
+    def free(self, slot_N: Tensor) -> None:
+        """Take slots from rows that have ended."""
+        self.settings_RF[:, ACTIVE].index_fill_(0, slot_N, 0)
+        self.settings_RF[:, LEVEL].index_fill_(0, slot_N, GREEDY)
+
+    def active(self, rows: int) -> Tensor:
+        """1 for each of the first slots that has a row, else 0."""
+        return self.settings_RF[:rows, ACTIVE].long()
+
+    def select(self, logits_RV: Tensor, level: int) -> Tensor:
+        """Next token of each of the first slots, by a selection for all rows up to ``level``."""
+        rows = len(logits_RV)
+        settings_RF, count_R = self.settings_RF[:rows], self.count_R[:rows]
+        logprobs_RV = torch.log_softmax(logits_RV.float(), dim=-1)
+        self._forbid_early_ends(logprobs_RV, settings_RF, count_R)
+        token_R = topk(logprobs_RV, 1)[1][:, 0]
+        if level > GREEDY:
+            draws_R = self.draws_RL[:rows].gather(1, count_R[:, None])[:, 0]
+            for kind in range(PLAIN, level + 1):
+                drawn_R = self._drawn(logprobs_RV, settings_RF, draws_R, kind)
+                token_R = torch.where(settings_RF[:, LEVEL] == kind, drawn_R, token_R)
+        self.chosen_R2[:rows, 0] = token_R.double()
+        self.chosen_R2[:rows, 1] = logprobs_RV.gather(1, token_R[:, None])[:, 0].double()
+        limit = self.draws_RL.shape[1] - 1
+        count_R.add_(self.active(rows)).clamp_(max=limit)
+        return token_R
+
+    def _forbid_early_ends(self, logprobs_RV: Tensor, settings_RF: Tensor, count_R: Tensor) -> None:
+        ends_RE = settings_RF[:, len(COLUMNS) :].long()
+        early_R1 = (count_R + 1 < settings_RF[:, SHORTEST])[:, None]
+        index_RE = torch.where(ends_RE < 0, ends_RE[:, :1], ends_RE).clamp(min=0)
+        now_RE = logprobs_RV.gather(1, index_RE)
+        forbidden_RE = early_R1 & (ends_RE[:, :1] >= 0)
+        logprobs_RV.scatter_(1, index_RE, now_RE.masked_fill(forbidden_RE, -torch.inf))
+
+    def _drawn(
+        self, logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor, kind: int
+    ) -> Tensor:
+        """Sampled token of each row, in the order of candidates that ``Sample`` has."""
+        temperature_R1 = settings_RF[:, TEMPERATURE, None]
+        if kind == PLAIN:
+            values_RC = logprobs_RV
+            index_RC = torch.arange(logprobs_RV.shape[1], device=draws_R.device).expand_as(
+                values_RC
+            )
+        elif kind == TOP_K:
+            values_RC, index_RC = topk(logprobs_RV, MOST_CANDIDATES)
+        else:
+            values_RC, index_RC = logprobs_RV.sort(dim=1, descending=True, stable=True)
+        if kind != PLAIN:
+            place_C = torch.arange(values_RC.shape[1], device=draws_R.device)
+            beyond_RC = place_C >= settings_RF[:, TOP_K_OF, None]
+            values_RC = values_RC.masked_fill(beyond_RC, -torch.inf)
+        weights_RC = torch.softmax(values_RC.double() / temperature_R1, dim=1)
+        if kind != PLAIN:
+            before_RC = weights_RC.cumsum(1) - weights_RC
+            weights_RC = weights_RC.masked_fill(before_RC >= settings_RF[:, TOP_P, None], 0)
+        return draw(weights_RC, index_RC, draws_R)
