@@ -2,6 +2,7 @@
 // Cross-attention of a sentence pair over words, with the links of an alignment and of a gold standard.
 // record: source, target, weights (target, source), links, sure and possible: lists of [source, target].
 import { draw, legend, make, mount, rowsOf, scaleOf, SCALES, chooser, word } from "./base.js";
+import { largest } from "./attention_maps.js";
 import { heatMap } from "./heat_map.js";
 
 /** @param {import("./base.js").ViewRecord} record */
@@ -14,7 +15,7 @@ export function render(element, record, options = {}) {
     chooser(context, "scale", ["linear", "root"], ["linear", "square root"]);
     chooser(context, "colours", SCALES, SCALES);
     const rows = rowsOf(context.record, weights);
-    const peak = rows.reduce((most, row) => row.reduce((one, other) => Math.max(one, other), most), 0) || 1;
+    const peak = largest(rows) || 1;
     const pixels = scaleOf(context.root, context.state.colours);
     const has = (/** @type {number[][]} */ list, /** @type {number} */ row, /** @type {number} */ column) =>
       list.some(([one, other]) => one === column && other === row);

@@ -115,7 +115,7 @@ export function arrayOf(record, { buffer, dtype }) {
 export function rowsOf(record, reference) {
   const all = arrayOf(record, reference);
   const [height, width] = reference.shape;
-  return range(height).map((row) => all.subarray(row * width, (row + 1) * width));
+  return range(height).map((row) => /** @type {Float32Array} */ (all.subarray(row * width, (row + 1) * width)));
 }
 
 // ---- colours ----------------------------------------------------------------------------------

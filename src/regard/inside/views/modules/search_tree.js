@@ -24,7 +24,8 @@ function drawTree(context) {
   const shown = range(nodes.length).filter((i) => state.pruned === "shown" || !gone.has(nodes[i].fate) || winner.includes(i));
   const kept = state.node !== null ? pathOf(nodes, state.node) : winner;
   const places = layOut(nodes, shown);
-  const size = [Math.max(...places.values().map(({ x, width }) => x + width)) + 8, Math.max(...places.values().map(({ y }) => y)) + ROW];
+  const all = [...places.values()];
+  const size = [Math.max(...all.map(({ x, width }) => x + width)) + 8, Math.max(...all.map(({ y }) => y)) + ROW];
   const boxes = new Map(shown.map((i) => [i, box(context, i, places.get(i))]));
   const lines = shown.filter((i) => nodes[i].parent !== null && places.has(nodes[i].parent)).map((i) => {
     const [from, to] = [places.get(nodes[i].parent), places.get(i)];
