@@ -1,11 +1,12 @@
 // @ts-check
 // Values of words by method: gradients, rollout and others. record: targets, words, methods [{name, title, values
 // (targets, words)}], image (optional, bytes of a PNG under the patches of a grid), probabilities, comparison.
-import { arrayOf, chooser, cssColour, figure, legend, make, mount, range, rowsOf, signedScale, table, within, word } from "./base.js";
+import { arrayOf, chooser, cssColour, figure, legend, make, mount, range, rowsOf, scaleOf, signedScale, table, within, word } from "./base.js";
+import { drawChart } from "./charts.js";
 import { heatMap } from "./heat_map.js";
 
 /** @typedef {import("./base.js").Context} Context */
-const defaults = () => ({ method: 0, target: 0, scale: "own" });
+const defaults = () => ({ method: 0, target: 0 });
 
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
@@ -21,17 +22,18 @@ function drawWords(context) {
   chooser(context, "target", range(targets.length), targets);
   const rows = rowsOf(record, methods[state.method].values);
   const values = rows[state.target];
-  const pixels = signedScale(context.root);
+  const signed = record.signed !== false;
+  const pixels = signed ? signedScale(context.root) : scaleOf(context.root);
   const peak = Math.max(...rows.map((row) => row.reduce((most, value) => Math.max(most, Math.abs(value)), 0))) || 1;
-  const shade = (/** @type {number} */ value) => 127.5 + (127.5 * value) / peak;
+  const shade = (/** @type {number} */ value) => (signed ? 127.5 + (127.5 * value) / peak : (255 * value) / peak);
   /** @param {number} i */
   const tell = (i) => {
     context.select({ word: i, target: state.target, method: methods[state.method].name, kept: false });
-    context.say(word(words[i]), ` ${figure(values[i])}`, values[i] < 0 ? ": lowers " : ": raises ", word(targets[state.target]));
+    context.say(word(words[i]), ` ${figure(values[i])}`, ...(signed ? [values[i] < 0 ? ": lowers " : ": raises ", word(targets[state.target])] : []));
   };
   if (grid) drawPatches(context, values, pixels, shade, tell);
   else drawList(context, words, values, pixels, shade, tell);
-  context.body.append(legend(pixels, `−${figure(peak)} lowers`, `raises ${figure(peak)}`));
+  context.body.append(signed ? legend(pixels, `−${figure(peak)} lowers`, `raises ${figure(peak)}`) : legend(pixels, "0", figure(peak)));
   if (targets.length > 1) {
     context.body.append(make("h3", {}, "All targets"));
     const map = heatMap(context.body, {
@@ -44,7 +46,13 @@ function drawWords(context) {
       keep: (row) => { if (row !== null) context.set({ target: row }); },
     });
   }
-  if (comparison) context.body.append(table(comparison.columns, comparison.rows, "Comparison of methods"));
+  if (comparison?.rows.length) context.body.append(table(comparison.columns, comparison.rows, signed ? "Comparison of methods" : "Scores"));
+  for (const chart of record.charts ?? []) {
+    const host = make("section", {}, make("h3", {}, chart.title));
+    context.body.append(host);
+    drawChart(context, host, chart, chart.lines.map((/** @type {any} */ line) => line.name));
+  }
+  for (const note of record.notes ?? []) context.body.append(make("p", { class: "note" }, note));
   context.say("Point at a word, or use the arrow keys, to read its value.");
 }
 /** @param {Context} context @param {string[]} words @param {Float32Array} values @param {Uint32Array} pixels
