@@ -25,8 +25,8 @@ def alignment_record(
     return ViewRecord.of(
         "alignment",
         title=title,
-        source=source,
-        target=target,
+        source_words=source,
+        target_words=target,
         weights=weights_LS.astype(np.float32),
         **{name: sorted(pairs) for name, pairs in {"links": links, **known}.items()},
     )
