@@ -130,8 +130,8 @@ const LIGHT_STOPS = {
   cividis: "fdfcf9 efe5b5 dccb7c c3b369 a59c74 8a8678 707173 575d6d 3b496c 123570 00224e",
   viridis: "fdfcf9 e4efb2 b5de6b 6ece58 35b779 1f9e89 26828e 31688e 3e4989 482878 440154",
 };
-const BELOW = "0b4f8a 5b9bd0 b9d7ec"; // from the least value of a signed scale
-const ABOVE = "f6d2a8 dd8a2c 8f4700"; // to the largest
+// Values below and above zero; the middle is the colour of the paper.
+const SIGNED = { light: "0b4f8a 5b9bd0 b9d7ec f7f6f3 f6d2a8 dd8a2c 8f4700", dark: "b9d7ec 5b9bd0 1d5688 22211f 8f4700 dd8a2c f6d2a8" };
 export const SCALES = Object.keys(STOPS);
 export const HUES = [
   "#b8441f", "#2c6fae", "#39804a", "#946a10", "#7d52a8", "#2f7c80",
@@ -171,7 +171,7 @@ export function scaleOf(element, name = "cividis") {
 /** 256 pixels from -1 to 1. @param {Element} element @returns {Uint32Array} */
 export function signedScale(element) {
   return cached("signed", isDark(element), (dark) =>
-    between([...parsed(BELOW), dark ? [34, 33, 31] : [247, 246, 243], ...parsed(ABOVE)]));
+    between(parsed(dark ? SIGNED.dark : SIGNED.light)));
 }
 /** 256 pixels for weights over an image: what is largest is brightest. @returns {Uint32Array} */
 export const overlayScale = () => cached("overlay", true, () => between(parsed(STOPS.viridis)));
