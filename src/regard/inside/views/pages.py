@@ -7,7 +7,7 @@ In a page each module is a function that runs once, in the order of imports: ``i
 import re
 import zlib
 from abc import abstractmethod
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
@@ -43,6 +43,7 @@ MODULES = {
 
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) (\w+))", re.MULTILINE)
+_COMMENT = re.compile(r"/\*\*[\s\S]*?\*/ ?|^ *//.*\n", re.MULTILINE)
 _HEAD = """<!doctype html>
 <html lang="en" class="regard-page">
 <head>
@@ -120,6 +121,12 @@ def page(
     return head + blocks + _TAIL.format(script=bundle([*names, "page"]), views=views)
 
 
+def records_in(html: str) -> list[ViewRecord]:
+    """Records of a page that ``page`` has written."""
+    texts = re.findall(r'<script type="text/plain" data-record="\w+">([^<]*)</script>', html)
+    return [ViewRecord.from_bytes(zlib.decompress(b64decode(text), -15)) for text in texts]
+
+
 def packed(record: ViewRecord) -> str:
     """Record as base64 of raw deflate (RFC 1951)."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -139,7 +146,7 @@ def _in_order(names: Sequence[str]) -> Iterator[str]:
 
 
 def _as_constant(name: str) -> str:
-    source = asset(f"{name}.js")
+    source = _COMMENT.sub("", asset(f"{name}.js"))
     exported = ", ".join(match[2] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub(r"\1", _IMPORT.sub(_as_destructuring, source))
     return f"const {name} = (() => {{\n{body}return {{ {exported} }};\n}})();"

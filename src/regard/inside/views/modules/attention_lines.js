@@ -25,6 +25,7 @@ export function drawLines(context, scene, host) {
     + "Switch on heads to see each in its colour. ", scene.hidden));
   headButtons(context, scene, host);
   const bundles = bundlesOf(context, scene);
+  scene.bundles = bundles;
   const peak = Math.max(...bundles.map(({ matrix }) => largest(matrix))) || 1;
   const tall = Math.max(scene.queries.length, scene.keys.length, 1);
   const [height, size] = tall > 40 ? [17, 11.5] : [27, 14.5];
@@ -85,7 +86,7 @@ export function drawLines(context, scene, host) {
   cursor(element, tall, 2, (row, column) => {
     scene.point(target(row, column));
     lit[0]?.scrollIntoView({ block: "nearest" });
-  }, () => scene.point({}), (row, column) => scene.keep(target(row, column)));
+  }, scene.release, (row, column) => scene.keep(target(row, column)));
 }
 
 /** What is drawn: matrices, each with a colour, and a shift so that none lies on another.

@@ -12,6 +12,7 @@ import { clip, cssColour, cursor, draw, inkOn, longest, make, paint, textWidth, 
  * @property {string} label what it is, for those who do not see it
  * @property {(row: number | null, column: number | null) => void} point
  * @property {(row: number | null, column: number | null) => void} [keep]
+ * @property {(row: null, column: null) => void} [leave] when Escape is pressed
  * @property {(row: number, column: number) => string} [text]
  * @property {number} [cell] least width of a cell in pixels
  * @property {[number, number, string][]} [marks] outlines: row, column and class
@@ -95,7 +96,7 @@ export function heatMap(host, map) {
   const keyboard = cursor(element, rows.length, columns.length, (row, column) => {
     map.point(row, column);
     spot.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, () => map.point(null, null), (row, column) => map.keep?.(row, column));
+  }, () => (map.leave ?? map.point)(null, null), (row, column) => map.keep?.(row, column));
   let last = "";
   element.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const [row, column] = placeOf(event);
