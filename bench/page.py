@@ -31,14 +31,17 @@ from regard.models.papers import bert
 
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
 PATIENCE = 120  # seconds for a page
-PROBE = """<script>requestAnimationFrame(() => setTimeout(() => {
+PROBE = """<script>const begin = () => requestAnimationFrame(() => setTimeout(() => {
 const opened = performance.now();
 const wait = () => {
-  if (painting.length) setTimeout(wait, 10);
+  if (document.querySelector(".pictures")?.dataset.waiting !== "0") setTimeout(wait, 10);
   else parent.postMessage(JSON.stringify([opened, performance.now()]), "*");
 };
 wait();
-}))</script></body>"""
+}));
+const watch = () => (document.querySelector(".pictures") ? begin() : setTimeout(watch, 5));
+watch();
+</script></body>"""
 FRAME = """<!doctype html><iframe src="page" width="1280" height="900"></iframe><script>
 addEventListener("message", ({ data }) => fetch("times", { method: "POST", body: data }))
 </script>"""

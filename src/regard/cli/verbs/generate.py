@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -255,7 +254,6 @@ def print_trees(
 ) -> None:
     """Print the tree of each line; an HTML page needs a file with one line."""
     from regard.inside.trees.token_tree import record_tokens
-    from regard.inside.views.beam_html import token_page
     from regard.inside.views.beam_text import token_lines
 
     lines = read_windows(LineSource(file, plain_text, window=1))
@@ -265,7 +263,7 @@ def print_trees(
             raise BadInput("--html: a page shows one prompt, and there are several")
     for (line,) in lines:
         tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
-        write_page(html, partial(token_page, tree))
+        write_page(html, tree.html)
         if as_json:
             print_json(tree.to_json())
         else:

@@ -6,7 +6,8 @@ Pages are filled templates of ``assets``.
 
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import chain, repeat
@@ -21,6 +22,7 @@ GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
 INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+COVERED = "grid-area:1/1;max-width:100%;max-height:760px"
 Rows = Iterable[Sequence[str]]
 
 
@@ -98,21 +100,16 @@ def read_asset(name: str) -> str:
     return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
 
 
-def fill_template(
-    name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **parts: str
-) -> str:
+def fill_template(name: str, *, title: str, styles: Sequence[str], **parts: str) -> str:
     """HTML page from the template of that name, without external resources.
 
-    The title is plain text, styles and scripts are names of assets, and other parts are HTML.
+    The title is plain text, styles are names of assets, and other parts are HTML.
     """
     title = escape(escape_line(title))
     head = Template(read_asset("head.html")).substitute(
-        title=title,
-        policy=f"{POLICY}; script-src 'unsafe-inline'" if scripts else POLICY,
-        style="".join(map(read_asset, styles)),
+        title=title, policy=POLICY, style="".join(map(read_asset, styles))
     )
-    script = "\n".join(map(read_asset, scripts))
-    return Template(read_asset(name)).substitute(title=title, head=head, script=script, **parts)
+    return Template(read_asset(name)).substitute(title=title, head=head, **parts)
 
 
 class Titled(Protocol):
@@ -121,6 +118,7 @@ class Titled(Protocol):
     @property
     def title(self) -> str: ...
     def html(self) -> str: ...
+    def svg(self) -> str: ...
 
 
 class HTMLPage(ABC):
@@ -130,12 +128,34 @@ class HTMLPage(ABC):
     def html(self) -> str:
         """HTML page without external resources."""
 
+    def svg(self) -> str:
+        """Standalone SVG file; empty if there is no drawing."""
+        return ""
+
     def _repr_html_(self: Titled) -> str:
-        """Page in an iframe, which keeps the styles of page and notebook apart."""
+        """Page in an iframe, which keeps the styles of page and notebook apart.
+
+        It covers the drawing, which is left where a notebook is shown without iframes.
+        """
+        title, drawing = escape(escape_line(self.title)), self.svg()
+        place = "grid-area:1/1;width:100%;border:0"
+        image = ""
+        if drawing:
+            data = b64encode(drawing.encode()).decode()
+            image = f'<img alt="{title}" src="data:image/svg+xml;base64,{data}" style="{COVERED}">'
         return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
-            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
+            f'<div style="display:grid">{image}<iframe srcdoc="{escape(self.html())}" '
+            f'title="{title}" sandbox="allow-scripts allow-downloads" '
+            f'style="{place};height:760px;background:canvas;z-index:1"></iframe></div>'
         )
+
+    def _repr_mimebundle_(
+        self: Titled, include: object = None, exclude: object = None
+    ) -> dict[str, str]:
+        """Page, drawing and text: a notebook shows the first that it can."""
+        bundle = {"text/html": HTMLPage._repr_html_(self), "text/plain": str(self)}
+        drawing = self.svg()
+        return {**bundle, "image/svg+xml": drawing} if drawing else bundle
 
 
 def report_page(
@@ -156,16 +176,6 @@ def html_table(columns: Sequence[str], rows: Rows, ids: Sequence[str] = ()) -> s
     cells = (_table_row("td", row, name) for row, name in zip(rows, own, strict=False))
     lines = [_table_row("th", columns), *cells]
     return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
-
-
-def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
-    """Table rows of the names with the highest scores, each with its score and a bar."""
-    names = sorted(scores, key=scores.__getitem__, reverse=True)[:most]
-    return "\n".join(
-        f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
-        f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
-        for name in names
-    )
 
 
 def _table_row(tag: str, cells: Sequence[str], name: str = "") -> str:

@@ -1,0 +1,540 @@
+// @ts-check
+// What all views share: elements, records, colours, choosers, the keyboard cursor, and export.
+
+/**
+ * @typedef {{buffer: number, dtype: "u1" | "u2" | "f4", shape: number[]}} ArrayReference
+ * @typedef {Record<string, any> & {kind: string, buffers: Uint8Array[]}} ViewRecord
+ * @typedef {Record<string, any>} Options
+ * @typedef {{update(record?: ViewRecord | null, options?: Options): void, destroy(): void}} View
+ * @typedef {string | Node} Part
+ */
+
+/**
+ * What a view is built from: its record, the state of its choices, and where it draws.
+ * @typedef {object} Context
+ * @property {ViewRecord} record
+ * @property {Options} state
+ * @property {HTMLElement} root
+ * @property {HTMLElement} tools
+ * @property {HTMLElement} body
+ * @property {AbortSignal} signal aborted when the view is drawn anew or removed
+ * @property {(...parts: Part[]) => void} say write the line under the view, which is announced
+ * @property {(changes: Options, quiet?: boolean) => void} set change choices, draw anew, and tell the host
+ * @property {(selection: Options) => void} select tell the host what is pointed at or kept
+ * @property {Options} options
+ */
+
+// ---- elements ---------------------------------------------------------------------------------
+
+/** Text is only inserted as text nodes, so no token can become markup.
+ * @param {string} tag @param {Record<string, any>} [attributes] @param {Part[]} children
+ * @returns {any} */
+export function make(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {Part[]} children @returns {any} */
+export function draw(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+/** @param {any} element @param {Record<string, any>} attributes @param {Part[]} children */
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, String(each));
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children);
+  return element;
+}
+/** @param {string} text */
+export const word = (text) => make("b", { dir: "auto" }, text);
+/** @param {string} label @param {number} [most] */
+export function clip(label, most = 20) {
+  const letters = [...label];
+  return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : label;
+}
+/** @param {number} index @param {number} size */
+export const within = (index, size) => Math.min(Math.max(index, 0), size - 1);
+/** @param {number} count */
+export const range = (count) => [...Array(count).keys()];
+
+let ruler = /** @type {CanvasRenderingContext2D | null} */ (null);
+/** Width of a text in pixels. @param {string} text @param {number} size @param {string} [family] */
+export function textWidth(text, size, family = "system-ui, sans-serif") {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  if (!ruler) return text.length * size * 0.6;
+  ruler.font = `600 ${size}px ${family}`;
+  return ruler.measureText(text).width;
+}
+/** @param {string[]} labels @param {number} size */
+export function longest(labels, size) {
+  return labels.reduce((most, label) => Math.max(most, textWidth(label, size)), 0);
+}
+/** A table of plain texts; rows may have ids. @param {string[]} columns @param {any[][]} rows @param {string} caption */
+export function table(columns, rows, caption) {
+  const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
+  const body = rows.map((row) => make("tr", {}, ...row.map((cell) =>
+    make("td", { class: typeof cell === "number" ? "figure" : null, dir: "auto" }, cellText(cell)))));
+  return make("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": caption },
+    make("table", {}, make("caption", {}, caption), make("thead", {}, head), make("tbody", {}, ...body)));
+}
+/** @param {any} cell */
+function cellText(cell) {
+  if (cell === null || cell === undefined) return "–";
+  return typeof cell === "number" && !Number.isInteger(cell) ? figure(cell) : String(cell);
+}
+/** A number with four significant digits. @param {number | null} value */
+export function figure(value) {
+  return value === null ? "–" : Number(value.toPrecision(4)).toString();
+}
+
+// ---- records ----------------------------------------------------------------------------------
+
+/** The record of bytes as they travel. @param {ArrayBuffer} bytes @returns {ViewRecord} */
+export function decode(bytes) {
+  const length = new DataView(bytes).getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, length)));
+  let start = 8 + length;
+  const buffers = header.lengths.map((/** @type {number} */ size) => {
+    const buffer = new Uint8Array(bytes, start, size);
+    start += size + ((8 - (size % 8)) % 8);
+    return buffer;
+  });
+  return { ...header.record, kind: header.kind, buffers };
+}
+/** The numbers of an array, row by row. @param {{buffers: Uint8Array[]}} record @param {ArrayReference} reference */
+export function arrayOf(record, { buffer, dtype }) {
+  const bytes = record.buffers[buffer];
+  const { byteOffset, byteLength } = bytes;
+  if (dtype === "u1") return bytes;
+  if (dtype === "u2") return new Uint16Array(bytes.buffer, byteOffset, byteLength / 2);
+  return new Float32Array(bytes.buffer, byteOffset, byteLength / 4);
+}
+/** Rows of a matrix. @param {{buffers: Uint8Array[]}} record @param {ArrayReference} reference */
+export function rowsOf(record, reference) {
+  const all = arrayOf(record, reference);
+  const [height, width] = reference.shape;
+  return range(height).map((row) => /** @type {Float32Array} */ (all.subarray(row * width, (row + 1) * width)));
+}
+
+// ---- colours ----------------------------------------------------------------------------------
+
+// Colours that differ in lightness as much as in hue, so that they can be told apart by everyone.
+const STOPS = {
+  cividis: "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838",
+  viridis: "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725",
+};
+// On a light page, what is least is nearly as light as the paper.
+const LIGHT_STOPS = {
+  cividis: "fdfcf9 efe5b5 dccb7c c3b369 a59c74 8a8678 707173 575d6d 3b496c 123570 00224e",
+  viridis: "fdfcf9 e4efb2 b5de6b 6ece58 35b779 1f9e89 26828e 31688e 3e4989 482878 440154",
+};
+// Values below and above zero; the middle is the colour of the paper.
+const SIGNED = { light: "0b4f8a 5b9bd0 b9d7ec f7f6f3 f6d2a8 dd8a2c 8f4700", dark: "b9d7ec 5b9bd0 1d5688 22211f 8f4700 dd8a2c f6d2a8" };
+export const SCALES = Object.keys(STOPS);
+export const HUES = [
+  "#b8441f", "#2c6fae", "#39804a", "#946a10", "#7d52a8", "#2f7c80",
+  "#a6427a", "#6b665e", "#8a5126", "#6c7518", "#c25a36", "#3683b3",
+];
+/** @param {number} number */
+export const hueOf = (number) => HUES[number % HUES.length];
+
+/** @param {string} stops @returns {number[][]} */
+const parsed = (stops) => stops.split(" ").map((hex) => [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+/** 256 colours between some. @param {number[][]} stops */
+function between(stops) {
+  return range(256).map((step) => {
+    const place = (step / 255) * (stops.length - 1);
+    const left = Math.min(Math.floor(place), stops.length - 2);
+    return stops[left].map((level, i) => Math.round(level + (stops[left + 1][i] - level) * (place - left)));
+  });
+}
+/** Pixels of 256 colours. @param {number[][]} colours */
+function lookUp(colours) {
+  return new Uint32Array(Uint8Array.from(colours.flatMap((rgb) => [...rgb, 255])).buffer);
+}
+/** @param {Element} element */
+export function isDark(element) {
+  const chosen = element.closest("[data-theme]")?.getAttribute("data-theme");
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+const tables = new Map();
+/** 256 pixels from the least weight to the largest. What is least is near the paper: light on a light
+ * page, dark on a dark one. @param {Element} element @param {string} [name] @returns {Uint32Array} */
+export function scaleOf(element, name = "cividis") {
+  return cached(name, isDark(element), (dark) => {
+    const stops = dark ? STOPS : LIGHT_STOPS;
+    return between(parsed(stops[/** @type {keyof typeof STOPS} */ (name)] ?? stops.cividis));
+  });
+}
+/** 256 pixels from -1 to 1. @param {Element} element @returns {Uint32Array} */
+export function signedScale(element) {
+  return cached("signed", isDark(element), (dark) =>
+    between(parsed(dark ? SIGNED.dark : SIGNED.light)));
+}
+/** 256 pixels for weights over an image: what is largest is brightest. @returns {Uint32Array} */
+export const overlayScale = () => cached("overlay", true, () => between(parsed(STOPS.viridis)));
+/** @param {string} name @param {boolean} dark @param {(dark: boolean) => number[][]} colours */
+function cached(name, dark, colours) {
+  const key = `${name} ${dark}`;
+  if (!tables.has(key)) tables.set(key, lookUp(colours(dark)));
+  return tables.get(key);
+}
+/** A pixel as a colour of CSS. @param {number} pixel */
+export const cssColour = (pixel) => `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
+/** Ink that can be read on a pixel. @param {number} pixel */
+export function inkOn(pixel) {
+  const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >> 8) & 255) + 0.114 * ((pixel >> 16) & 255);
+  return light > 140 ? "#17140f" : "#ffffff";
+}
+/** A bar from the first colour of a scale to the last. @param {Uint32Array} pixels @param {string} from @param {string} to */
+export function legend(pixels, from, to) {
+  const colours = range(9).map((step) => cssColour(pixels[Math.round((step * 255) / 8)]));
+  const bar = make("span", { class: "ramp", style: { background: `linear-gradient(to right, ${colours})` } });
+  return make("p", { class: "legend" }, make("span", {}, from), bar, make("span", {}, to));
+}
+
+/** One pixel for each number, stretched by the browser; what level returns below zero stays blank.
+ * @param {HTMLCanvasElement} canvas @param {number} height @param {number} width
+ * @param {Uint32Array} pixels @param {(row: number, column: number) => number} level from 0 to 255 */
+export function paint(canvas, height, width, pixels, level) {
+  Object.assign(canvas, { width: Math.max(width, 1), height: Math.max(height, 1) });
+  const image = new ImageData(canvas.width, canvas.height);
+  const all = new Uint32Array(image.data.buffer);
+  for (let row = 0, i = 0; row < height; row++)
+    for (let column = 0; column < width; column++, i++) {
+      const shade = level(row, column);
+      if (shade >= 0) all[i] = pixels[shade];
+    }
+  canvas.getContext("2d")?.putImageData(image, 0, 0);
+}
+
+// ---- views ------------------------------------------------------------------------------------
+
+/** A view: its tools, what build draws, the line that says what is pointed at, and export. It is drawn
+ * anew with other choices; what has the focus keeps it.
+ * @param {HTMLElement} element @param {ViewRecord} record @param {Options} options
+ * @param {(record: ViewRecord) => Options} defaults @param {(context: Context) => void} build
+ * @returns {View} */
+export function mount(element, record, options, defaults, build) {
+  const root = make("div", { class: "regard", "data-kind": record.kind });
+  const tools = make("form", { class: "tools", "aria-label": "What to show", onsubmit: (/** @type {Event} */ event) => event.preventDefault() });
+  const body = make("div", { class: "body" });
+  const line = make("p", { class: "readout", role: "status", "aria-live": "polite" });
+  element.replaceChildren(root);
+  root.append(tools, line, body, exportButtons(root, () => context.record));
+  let drawn = new AbortController();
+  /** @param {ViewRecord} shown @param {Options} chosen */
+  const stateOf = (shown, chosen) => {
+    const state = defaults(shown);
+    for (const name of Object.keys(state)) state[name] = asKindOf(state[name], chosen[name]);
+    return state;
+  };
+  /** @type {Context} */
+  const context = {
+    record, options, root, tools, body, state: stateOf(record, options), signal: drawn.signal,
+    say: (...parts) => line.replaceChildren(...parts),
+    set: (changes, quiet = false) => {
+      Object.assign(context.state, changes);
+      redraw(quiet);
+      if (!quiet) context.options.onOptions?.(changes, context.state);
+    },
+    select: (selection) => context.options.onSelect?.(selection),
+  };
+  const redraw = (keepTools = false) => { // a slider that moves must not be replaced
+    drawn.abort();
+    drawn = new AbortController();
+    context.signal = drawn.signal;
+    const focus = focusOf(root);
+    const scrolled = [...body.querySelectorAll("[data-scroll]")].map((each) => [each.scrollLeft, each.scrollTop]);
+    body.replaceChildren();
+    line.replaceChildren();
+    if (keepTools) context.tools = make("form");
+    else tools.replaceChildren();
+    build(context);
+    context.tools = tools;
+    tools.hidden = !tools.childNodes.length;
+    body.querySelectorAll("[data-scroll]").forEach((/** @type {Element} */ each, /** @type {number} */ i) => {
+      if (scrolled[i]) [each.scrollLeft, each.scrollTop] = scrolled[i];
+    });
+    if (focus) /** @type {HTMLElement | null} */ (root.querySelector(focus))?.focus({ preventScroll: true });
+  };
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const repaint = () => redraw();
+  media.addEventListener("change", repaint);
+  let width = element.clientWidth;
+  const observer = new ResizeObserver(() => {
+    if (Math.abs(element.clientWidth - width) < 2) return;
+    width = element.clientWidth;
+    redraw();
+  });
+  options.onDefaults?.(defaults(record));
+  redraw();
+  observer.observe(element);
+  return {
+    update: (next, changes) => {
+      if (next) context.record = next;
+      if (changes) context.options = { ...context.options, ...changes };
+      context.state = stateOf(context.record, { ...context.state, ...changes });
+      redraw();
+    },
+    destroy: () => {
+      drawn.abort();
+      observer.disconnect();
+      media.removeEventListener("change", repaint);
+      root.remove();
+    },
+  };
+}
+/** A choice of the host, or as text of an address, in the type of the first value; what has another type
+ * is ignored. @param {any} first @param {any} chosen */
+function asKindOf(first, chosen) {
+  if (chosen === undefined) return first;
+  if (Array.isArray(first)) {
+    const list = typeof chosen === "string" ? chosen.split(",").filter(Boolean) : chosen;
+    return Array.isArray(list) ? list.map((each) => (/^\d{1,6}$/.test(each) ? Number(each) : each)) : first;
+  }
+  if (typeof chosen !== "string") return chosen;
+  if (chosen === "none") return first === null || typeof first === "number" ? null : first;
+  if (/^\d{1,6}$/.test(chosen) && typeof first !== "string") return Number(chosen);
+  return typeof first === "number" ? first : chosen;
+}
+/** A selector of what has the focus. @param {HTMLElement} root */
+function focusOf(root) {
+  const active = /** @type {any} */ (document.activeElement);
+  if (!active || !root.contains(active)) return null;
+  if (active.dataset.focus) return `[data-focus="${CSS.escape(active.dataset.focus)}"]`;
+  return active.name ? `[name="${CSS.escape(active.name)}"][value="${CSS.escape(active.value)}"]` : null;
+}
+
+// ---- choosers ---------------------------------------------------------------------------------
+
+let groups = 0; // radio buttons of two views on one page must not be one group
+/** A choice among values; what is none of them becomes the first. @param {Context} context @param {string} name @param {any[]} values */
+export function checkChoice(context, name, values) {
+  if (!values.includes(context.state[name])) context.state[name] = values[0];
+}
+/** Radio buttons of a choice. @param {Context} context @param {string} name @param {any[]} values
+ * @param {any[]} labels @param {string} [title] */
+export function chooser(context, name, values, labels, title = name) {
+  checkChoice(context, name, values);
+  if (values.length < 2) return;
+  const group = `${name} ${groups++}`;
+  if (values.length > 16) return context.tools.append(selector(context, name, values, labels, title));
+  context.tools.append(make("fieldset", { "data-choice": name }, make("legend", {}, title),
+    ...values.map((value, i) => make("label", {},
+      make("input", {
+        type: "radio", name: group, value: String(value), "data-focus": `${name}=${value}`,
+        checked: context.state[name] === value, onchange: () => context.set({ [name]: value }),
+      }),
+      make("span", {}, String(labels[i]))))));
+}
+/** @param {Context} context @param {string} name @param {any[]} values @param {any[]} labels @param {string} title */
+function selector(context, name, values, labels, title) {
+  const list = make("select", {
+    "data-focus": name, onchange: () => context.set({ [name]: values[list.selectedIndex] }),
+  }, ...values.map((value, i) => make("option", { selected: context.state[name] === value }, String(labels[i]))));
+  return make("label", { class: "selector" }, title, " ", list);
+}
+/** Boxes to tick: the state is the list of those that are ticked. @param {Context} context
+ * @param {string} name @param {string[]} values @param {string[]} labels @param {string} [title] */
+export function ticker(context, name, values, labels, title = name) {
+  const ticked = context.state[name] = context.state[name].map(String).filter((/** @type {string} */ each) => values.includes(each));
+  context.tools.append(make("fieldset", { "data-choice": name }, make("legend", {}, title),
+    ...values.map((value, i) => make("label", {},
+      make("input", {
+        type: "checkbox", value, "data-focus": `${name}=${value}`, checked: ticked.includes(value),
+        onchange: () => context.set({ [name]: values.filter((each) => each === value ? !ticked.includes(each) : ticked.includes(each)) }),
+      }),
+      make("span", {}, labels[i])))));
+}
+/** A slider over numbers; the host is told when it is let go. @param {Context} context @param {string} name
+ * @param {number[]} values @param {(value: number) => string} label @param {string} [title] */
+export function slider(context, name, values, label, title = name) {
+  const shown = make("output", {}, label(context.state[name]));
+  const input = make("input", {
+    type: "range", min: 0, max: values.length - 1, step: 1, value: values.indexOf(context.state[name]), "data-focus": name,
+    "aria-label": title, "aria-valuetext": label(context.state[name]),
+    oninput: () => {
+      context.set({ [name]: values[Number(input.value)] }, true);
+      shown.textContent = label(context.state[name]);
+      input.setAttribute("aria-valuetext", shown.textContent);
+    },
+    onchange: () => context.options.onOptions?.({ [name]: context.state[name] }, context.state),
+  });
+  context.tools.append(make("label", { class: "slider" }, title, " ", input, " ", shown));
+}
+/** Numbers of layers or heads, with null for what is shown of all. @param {Context} context
+ * @param {string} name @param {number} count @param {string} unchosen */
+export function numbers(context, name, count, unchosen) {
+  if (count > 1) chooser(context, name, [null, ...range(count)], [unchosen, ...range(count)]);
+}
+
+// ---- the cursor -------------------------------------------------------------------------------
+
+const STEPS = /** @type {Record<string, number[]>} */ ({
+  ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+});
+/** Arrow keys move from cell to cell, Home and End to the ends of a row, Enter keeps a cell, Escape leaves.
+ * @param {HTMLElement} element @param {number} rows @param {number} columns
+ * @param {(row: number, column: number) => void} point @param {() => void} leave
+ * @param {(row: number, column: number) => void} [keep] */
+export function cursor(element, rows, columns, point, leave, keep) {
+  let at = /** @type {number[] | null} */ (null);
+  const move = (/** @type {number} */ row, /** @type {number} */ column) => {
+    at = [within(row, rows), within(column, columns)];
+    point(at[0], at[1]);
+  };
+  element.addEventListener("keydown", (event) => {
+    const { key } = event;
+    if (key === "Escape") { at = null; return leave(); }
+    if (!rows || !columns) return;
+    const [row, column] = at ?? [0, 0];
+    if (key in STEPS) move(row + (at ? STEPS[key][0] : 0), column + (at ? STEPS[key][1] : 0));
+    else if (key === "Home") move(row, 0);
+    else if (key === "End") move(row, columns - 1);
+    else if (key === "PageUp") move(row - 10, column);
+    else if (key === "PageDown") move(row + 10, column);
+    else if ((key === "Enter" || key === " ") && at && keep) keep(at[0], at[1]);
+    else return;
+    event.preventDefault();
+  });
+  return { place: (/** @type {number[] | null} */ next) => { at = next; } };
+}
+
+// ---- export -----------------------------------------------------------------------------------
+
+/** @param {HTMLElement} root @param {() => ViewRecord} record */
+function exportButtons(root, record) {
+  const button = (/** @type {string} */ name, /** @type {() => unknown} */ save) =>
+    make("button", { type: "button", onclick: save, "data-focus": name }, name);
+  return make("p", { class: "export" },
+    button("Save SVG", () => save(new Blob([drawing(root, record())], { type: "image/svg+xml" }), fileName(record(), "svg"))),
+    button("Save PNG", async () => save(await picture(drawing(root, record())), fileName(record(), "png"))));
+}
+/** @param {ViewRecord} record @param {string} suffix */
+const fileName = (record, suffix) => `${(record.title ?? record.kind).replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || record.kind}.${suffix}`;
+/** What the caption of a saved drawing says: title, then command, model and data.
+ * @param {ViewRecord} record */
+export function captions(record) {
+  const source = Object.entries(record.source ?? {}).filter(([, text]) => text);
+  return [record.title ?? record.kind, record.caption ?? "", ...source.map(([name, text]) => `${name}: ${text}`)].filter(Boolean);
+}
+/** @param {Blob} blob @param {string} name */
+function save(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+/** @param {string} svg @returns {Promise<Blob>} */
+function picture(svg) {
+  const image = new Image();
+  return new Promise((resolve, reject) => {
+    image.onload = () => {
+      const canvas = make("canvas", { width: 2 * image.width, height: 2 * image.height });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob(resolve, "image/png");
+    };
+    image.onerror = reject;
+    image.src = `data:image/svg+xml;base64,${btoa(binary(svg))}`;
+  });
+}
+/** @param {string} text */
+function binary(text) {
+  return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
+}
+const COPIED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "font-size", "font-weight", "text-anchor", "opacity"];
+/** The view as a standalone SVG file, with everything that is scrolled away, and its captions.
+ * @param {HTMLElement} root @param {ViewRecord} record */
+export function drawing(root, record) {
+  root.classList.add("whole");
+  const body = /** @type {HTMLElement} */ (root.querySelector(".body"));
+  const box = body.getBoundingClientRect();
+  const style = getComputedStyle(root);
+  const parts = /** @type {Element[]} */ ([]);
+  let [right, bottom] = [320, 0];
+  /** @param {DOMRect} each */
+  const place = (each) => {
+    right = Math.max(right, each.right - box.left);
+    bottom = Math.max(bottom, each.bottom - box.top);
+    return { x: (each.left - box.left).toFixed(1), y: (each.top - box.top).toFixed(1), width: each.width.toFixed(1), height: each.height.toFixed(1) };
+  };
+  /** @param {Element} element */
+  const visit = (element) => {
+    const own = getComputedStyle(element);
+    const rect = element.getBoundingClientRect();
+    if (own.display === "none" || own.visibility === "hidden" || !rect.width || !rect.height) return;
+    if (element.matches("input, select, caption")) return;
+    const solid = own.backgroundColor !== "rgba(0, 0, 0, 0)";
+    if (solid && element !== body) parts.push(draw("rect", { ...place(rect), fill: own.backgroundColor }));
+    if (element instanceof HTMLCanvasElement)
+      return parts.push(draw("image", { ...place(rect), href: element.toDataURL(), preserveAspectRatio: "none", "image-rendering": own.imageRendering }));
+    if (element instanceof HTMLImageElement)
+      return parts.push(draw("image", { ...place(rect), href: element.src, preserveAspectRatio: "none" }));
+    if (element instanceof SVGSVGElement) return parts.push(copyOf(element, place(rect)));
+    for (const child of element.childNodes)
+      if (child instanceof Element) visit(child);
+      else if (child instanceof Text && child.data.trim()) parts.push(...lettersOf(child, own, place));
+  };
+  visit(body);
+  root.classList.remove("whole");
+  const [margin, line] = [16, 18];
+  const notes = captions(record);
+  const width = Math.max(right, ...notes.map((note) => Math.min(textWidth(note, 12), 1200))) + 2 * margin;
+  const height = bottom + 2 * margin + line * (notes.length + 1);
+  const svg = draw("svg", {
+    xmlns: "http://www.w3.org/2000/svg", width: Math.ceil(width), height: Math.ceil(height),
+    viewBox: `0 0 ${Math.ceil(width)} ${Math.ceil(height)}`, "font-family": "system-ui, sans-serif", "font-size": 12, fill: style.color,
+  });
+  svg.append(draw("title", {}, notes[0]), draw("rect", { width: "100%", height: "100%", fill: style.backgroundColor }),
+    draw("g", { transform: `translate(${margin} ${margin})` }, ...parts),
+    ...notes.map((note, i) => draw("text", { x: margin, y: (bottom + 2 * margin + line * (i + 0.7)).toFixed(0), "font-weight": i ? 400 : 600 }, note)));
+  return new XMLSerializer().serializeToString(svg);
+}
+/** @param {SVGSVGElement} element @param {Record<string, string>} place */
+function copyOf(element, place) {
+  const copy = /** @type {SVGSVGElement} */ (element.cloneNode(true));
+  const originals = element.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((each, i) => {
+    const own = getComputedStyle(originals[i]);
+    for (const name of COPIED) {
+      const value = own.getPropertyValue(name);
+      if (value && value !== "none" && value !== "auto") each.setAttribute(name, value);
+      else if (name === "fill" && value === "none") each.setAttribute(name, "none");
+    }
+    if (own.visibility === "hidden" || own.display === "none") each.setAttribute("visibility", "hidden");
+    for (const name of ["class", "style", "tabindex"]) each.removeAttribute(name);
+  });
+  for (const name of ["class", "style", "tabindex"]) copy.removeAttribute(name);
+  for (const [name, value] of Object.entries(place)) copy.setAttribute(name, value);
+  return copy;
+}
+/** @param {Text} text @param {CSSStyleDeclaration} own @param {(rect: DOMRect) => Record<string, string>} place */
+function lettersOf(text, own, place) {
+  const span = document.createRange();
+  span.selectNodeContents(text);
+  const lines = [...span.getClientRects()];
+  if (!lines.length) return [];
+  const size = parseFloat(own.fontSize);
+  const words = lines.length > 1 ? wordLines(text, lines) : [text.data.trim()];
+  return lines.map((rect, i) => {
+    const { x, y } = place(rect);
+    return draw("text", {
+      x, y: (Number(y) + rect.height / 2 + size * 0.34).toFixed(1), fill: own.color, "font-size": size, "font-weight": own.fontWeight,
+    }, words[i] ?? "");
+  });
+}
+/** The words of each line of a text that is broken. @param {Text} text @param {DOMRect[]} lines */
+function wordLines(text, lines) {
+  const parts = lines.map(() => "");
+  const span = document.createRange();
+  for (const { 0: each, index } of text.data.matchAll(/\S+\s*/g)) {
+    span.setStart(text, index);
+    span.setEnd(text, index + 1);
+    const { top } = span.getBoundingClientRect();
+    const line = lines.findIndex((rect) => top < rect.bottom - 2);
+    parts[line < 0 ? lines.length - 1 : line] += each;
+  }
+  return parts;
+}
