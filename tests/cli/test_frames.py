@@ -21,10 +21,10 @@ def test_frames_of_a_sentence(folder, tmp_path):
     assert len(lines) == 2 and "[V came" in lines[0] and "[V in" in lines[1]
     assert (tmp_path / "owl.svg").read_text().startswith("<svg ")
     record = json.loads(run(*command, "--json").stdout)
-    assert record["words"] == ["The", "owl", "came", "in", "."]
-    assert [frame["predicate"] for frame in record["frames"]] == [2, 3]
+    assert record["tokens"] == ["The", "owl", "came", "in", "."]
+    assert [(one["index"], one["word"]) for one in record["predicates"]] == [(2, "came"), (3, "in")]
     spaced = json.loads(run(*command, "--json", "--pretokenised").stdout)
-    assert spaced["words"] == ["The", "owl", "came", "in."]
+    assert spaced["tokens"] == ["The", "owl", "came", "in."]
 
 
 def test_predicates_are_found(folder):

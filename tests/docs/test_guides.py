@@ -1,5 +1,5 @@
-"""Recipes and commands of docs/sentences.md, and of docs/pretraining.md for own text, work on small
-files of the shapes that the pages describe.
+"""Recipes and commands of docs/sentences.md, docs/roles.md, and of docs/pretraining.md for own text,
+work on small files of the shapes that the pages describe.
 """
 
 import json
@@ -65,6 +65,15 @@ def test_own_text(tmp_path, monkeypatch):
     Path("reviews/train.csv").write_text("text,label\n" + "".join(rows))
     Path("bert.toml").write_text(recipe)
     give(second)
+
+
+def test_roles(tmp_path, monkeypatch):
+    page = guide("roles.md")
+    (code,), (recipe,), (commands,) = (blocks(page, k) for k in ("python", "toml", "console"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "roles.md", "exec"), {})
+    Path("eaters.toml").write_text(recipe)
+    give(commands)
 
 
 @pytest.mark.parametrize("name", ["notebooks", "sentences", "comparing"])

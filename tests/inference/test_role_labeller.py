@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
+from regard.data.readers.list import read
 from regard.ground.errors import BadInput
 from regard.inference.role_labeller import RoleLabeller, legal_transitions, split_input
 from regard.models.label_heads import TokenLabelHead
@@ -139,12 +140,27 @@ def test_lines_and_records(tmp_path):
         (("owls eat", [-1]), "predicate -1: the words are 0 to 1"),
         (("owls eat", ["eat"]), "predicate 'eat'"),
         (("", [0]), "predicate 0: there are no words"),
+        ((["owls", ""], [0]), "^input 2: word 1 is empty$"),
+        (["", "eat"], "^input 2: word 0 is empty$"),
         (3, "neither a text nor a list of words"),
     ],
 )
 def test_a_bad_input_is_named(given, message):
     with pytest.raises(BadInput, match=message):
         model().predict(["owls eat", given])
+
+
+def test_the_reader_of_roles_reads_what_is_predicted(tmp_path):
+    inputs = [(SENTENCES[0].split(), [1, 2]), (["owl"], []), (["owl", "dog"], [0])]
+    labeller = model().predictor
+    predicted, path = labeller.predict(inputs), tmp_path / "frames.jsonl"
+    path.write_text("".join(json.dumps(each.record) + "\n" for each in predicted))
+    for example, sentence in zip(read("roles", "jsonl", path), predicted, strict=True):
+        assert example.words == sentence.words
+        spans = [(frame.predicate, frame.arguments) for frame in example.frames]
+        assert spans == [(frame.predicate, tuple(frame.spans)) for frame in sentence.frames]
+    parsed = [labeller.parse(line, "here") for line in path.read_text().splitlines()]
+    assert parsed == [*inputs]
 
 
 def test_a_model_that_does_not_find_predicates_needs_them():

@@ -13,6 +13,7 @@ import pytest
 import regard
 from regard import BadInput, mean_interval
 from regard.cli.verbs.study import STUDIES
+from regard.ground.files import write_text
 from regard.studies import six_tasks
 from regard.studies.six_tasks import (
     SIX_TASKS,
@@ -164,7 +165,7 @@ def test_a_stopped_study_goes_on_with_the_same_weights(stubbed, tmp_path, monkey
 
     cells = choose_cells(six_tasks.SIX_TASKS, ["baseline"], {})
     with pytest.raises(KeyboardInterrupt):
-        SixTasksStudy(stopped, stubbed, 1, "cpu", stop).run(cells)
+        SixTasksStudy(stopped, stubbed, 1, "cpu", stop, write_text).run(cells)
     assert (stopped / "owls-baseline" / "scores.json").exists()
     assert not (stopped / "birds-baseline" / "scores.json").exists()
     done = study(stubbed, stopped, "--cells", "baseline", "--json")
@@ -208,6 +209,42 @@ def test_what_other_data_or_starts_gave_is_refused(stubbed, tmp_path):
     assert "scores.json: damaged; remove it" in study(stubbed, out, code=2).stderr
 
 
+@pytest.mark.parametrize("content", ['{"runs": [', '{"runs": [{"seed": 1}]}', "[]", "RUN"])
+def test_damaged_scores_of_a_cell_that_is_not_chosen_are_its_reason(stubbed, tmp_path, content):
+    bad = {"seed": 1, "score": "high", "signature": "", "minutes": 1.0, "precision": "fp32"}
+    path = tmp_path / "out" / "birds-baseline" / "scores.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"runs": [bad]}) if content == "RUN" else content)
+    done = study(stubbed, tmp_path / "out", "--cells", "owls/elmo", "--json", code=1)
+    remark = records(done)["birds", "baseline"]["remark"]
+    assert remark == f"{path}: damaged; remove it, and its runs are scored again"
+
+
+def test_a_seed_that_fails_is_told_and_the_exit_code_is_1(stubbed, tmp_path, monkeypatch):
+    def fail(*given, settings, **options):
+        if settings["train.seed"] == 2:
+            raise BadInput("the disk is full")
+        return regard.train(*given, settings=settings, **options)
+
+    monkeypatch.setattr(six_tasks, "train", fail)
+    cells, out = ("--cells", "birds/baseline", "--seeds", 2), tmp_path / "out"
+    done = study(stubbed, out, *cells, code=1)
+    assert "birds/baseline: seed 2 is not trained: the disk is full" in done.stdout
+    assert re.search(r"^Birds .* \d+\.\d\d \(incomplete\)", done.stdout, re.MULTILINE)
+    monkeypatch.undo()
+    monkeypatch.setattr(six_tasks, "SIX_TASKS", tasks_of(stubbed))
+    done = study(stubbed, out, *cells)
+    assert "our scores: means over 2 seeds, with the 95% interval" in done.stdout
+    assert "incomplete" not in done.stdout
+
+
+def test_data_without_any_folder_of_the_tasks_is_refused_in_a_line(stubbed, tmp_path):
+    done = study(tmp_path, tmp_path / "out", code=2)
+    fault = f"--data {tmp_path}: has no folder texts or words, where recipes find files"
+    assert done.stderr.splitlines() == [f"regard: {fault}"]
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_study_without_any_score_fails(stubbed, tmp_path):
     done = study(stubbed, tmp_path / "out", "--cells", "owls/elmo", code=1)
     assert "owls/elmo: not trained: no recipe is called" in done.stdout
@@ -217,7 +254,7 @@ def test_a_metric_that_is_not_measured_is_a_reason(data, tmp_path):
     task = tasks_of(data)[0]._replace(metric="BLEU")
     lines: list[str] = []
     cells = choose_cells([task], ["baseline"], {})
-    table = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append).run(cells)
+    table = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append, write_text).run(cells)
     assert table.results[0].reason.endswith("BLEU is not measured on a test set (data.test)")
 
 
@@ -240,6 +277,7 @@ def test_gains_are_of_the_same_seeds():
     assert table.rows[0][6] == f"84.00 [{low:.2f}, {high:.2f}]" and table.rows[0][8] == "–"
     alone = replace(table, results=[CellResult(baseline, runs[:1])])
     assert alone.rows[0][6] == "80.00" and "one seed" in alone.notes[0]
+    assert "our scores: means over 2 to 3 seeds" in table.notes[0]
 
 
 def test_cells_are_chosen_by_task_way_or_both():

@@ -74,10 +74,12 @@ def test_a_labeller_learns_and_is_saved(folder, tmp_path, mark):
     assert printed == ["[A0 owl] [V eats] [A1 pig cat]", "", "", "[A1 owl] [V eats] [A0 by pig]"]
     printed = verb("predict", tmp_path / "run" / "model", folder / "test.jsonl", "--json").stdout
     records = [json.loads(line) for line in printed.splitlines()]
-    assert len(records) == 24
-    for record in records:
-        assert [frame["predicate"] for frame in record["frames"]] == [
-            predicate["index"] for predicate in record["predicates"]
+    inputs = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
+    for record, given in zip(records, inputs, strict=True):
+        assert record["predicates"] == given["predicates"]  # beside those that are predicted
+        words = [(each["index"], each["word"]) for each in record["predicted_predicates"]]
+        assert words == [
+            (each["index"], given["tokens"][each["index"]]) for each in given["predicates"]
         ]
     task = task_of(make_recipe(recipe, "owls"))
     results = task.test_scores(model, task.read(task.tables.data.test, folder), True)

@@ -6,7 +6,7 @@ of its words are the best sequence in which every I-X follows B-X or I-X (He et 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import ClassVar, NamedTuple, Self, cast
@@ -67,6 +67,16 @@ class PredictedFrame:
         """The arguments as spans of words."""
         return [LabelledSpan(each.start, each.end, each.label) for each in self.arguments]
 
+    @property
+    def record(self) -> dict[str, object]:
+        """The frame for JSON; arguments are [first word, last word, label]."""
+        return {
+            "index": self.predicate,
+            "word": self.word,
+            "args": [[each.start, each.end - 1, each.label] for each in self.arguments],
+            "probabilities": [each.probability for each in self.arguments],
+        }
+
 
 @dataclass(frozen=True)
 class SentenceFrames:
@@ -90,8 +100,8 @@ class SentenceFrames:
 
     @property
     def record(self) -> dict[str, object]:
-        """The words and frames for JSON."""
-        return {"words": [*self.words], "frames": [asdict(frame) for frame in self.frames]}
+        """The words and frames as the reader "jsonl" of semantic roles reads them."""
+        return {"tokens": [*self.words], "predicates": [frame.record for frame in self.frames]}
 
 
 class RoleRows(NamedTuple):
@@ -116,7 +126,7 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
     """
 
     name = "roles"
-    empty_record: ClassVar = {"words": None, "frames": None}
+    empty_record: ClassVar = {"tokens": None, "predicates": None}
     record_keys = (("text",), ("tokens",), ("text", "predicates"), ("tokens", "predicates"))
     columns = ("frames",)
     labels: LabelSet
@@ -230,6 +240,9 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
         sentence, predicates = split_input(given)
         text, spans = text_and_spans(sentence, number, self.find_words)
         words = tuple(text[start:end] for start, end in spans)
+        for place, word in enumerate(words):
+            if not word.strip():
+                raise BadItem(number, f"word {place} is empty")
         if predicates is None and self.predicates == "given":
             remedy = "this model was not trained to find them (roles.predicates)"
             raise BadItem(number, f"has no predicates: name their words, counted from 0; {remedy}")

@@ -7,6 +7,7 @@ scores of the first two ways. Every cell of the table is a recipe.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from statistics import mean
 from textwrap import shorten
@@ -17,6 +18,7 @@ from regard import BadInput, MetricScore, Report, ScoreEvent, StartEvent, mean_i
 SCORES = "scores.json"  # of a cell
 PAGE = "six-tasks.html"
 REASON = 200  # characters of the reason why a cell is not trained
+NOT_CHOSEN = "not chosen"
 TITLE = "Six tasks, three ways"
 WAYS = {"baseline": "baseline", "elmo": "+ ELMo", "fine-tuned": "fine-tuned"}
 STARTS = {"elmo": ("elmo", "model.features"), "encoder": ("fine-tuned", "model.start")}
@@ -184,16 +186,22 @@ class CellResult:
     reason: str = ""
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether some seeds have a score and others were not trained."""
+        return bool(self.runs and self.reason)
+
+    @property
     def scores(self) -> dict[int, float]:
         """Scores by seed."""
         return {run.seed: run.score for run in self.runs}
 
     def __str__(self) -> str:
         scores = [*self.scores.values()]
-        if len(scores) < 2:
-            return f"{scores[0]:.2f}" if scores else "–"
-        low, high = mean_interval(scores)
-        return f"{mean(scores):.2f} [{low:.2f}, {high:.2f}]"
+        if not scores:
+            return "–"
+        low, high = mean_interval(scores) if len(scores) > 1 else (None, None)
+        interval = "" if low is None else f" [{low:.2f}, {high:.2f}]"
+        return f"{mean(scores):.2f}{interval}{' (incomplete)' if self.is_incomplete else ''}"
 
 
 @dataclass(frozen=True)
@@ -222,9 +230,7 @@ class SixTasksTable:
     @property
     def notes(self) -> list[str]:
         """Sources of scores, the data of each task, and the reasons of cells without a score."""
-        several = any(len(result.runs) > 1 for result in self.results)
-        seeds = "means over seeds, and their 95% interval (Student's t)" if several else "one seed"
-        notes = [f"our scores: {seeds}; published: Peters et al. (2018), table 1"]
+        notes = [f"our scores: {self._seeds}; published: Peters et al. (2018), table 1"]
         for task in self._by_task:
             source = task.published.source and f"; fine-tuned: {task.published.source}"
             notes.append(f"{task.title}: {task.difference}{source}")
@@ -263,6 +269,15 @@ class SixTasksTable:
     def html(self) -> str:
         """The table as a page."""
         return Report(TITLE, self.columns, self.rows, notes=self.notes).html()
+
+    @property
+    def _seeds(self) -> str:
+        """Number of seeds of all cells that have a score, and what an interval is."""
+        counts = sorted({len(result.runs) for result in self.results if result.runs})
+        if counts in ([], [1]):
+            return "one seed"
+        number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"means over {number} seeds, with the 95% interval of several (Student's t)"
 
     @property
     def _by_task(self) -> dict[StudiedTask, list[CellResult]]:
@@ -304,7 +319,8 @@ def choose_cells(
 class SixTasksStudy:
     """The study in the folder ``out``: its data, number of seeds, device, and printer of lines.
 
-    Runs whose scores are in the folder are finished; others are started, or resumed.
+    Runs whose scores are in the folder are finished; others are started, or resumed. ``write``
+    writes a file, the whole text or, if killed, nothing.
     """
 
     out: Path
@@ -312,19 +328,38 @@ class SixTasksStudy:
     seeds: int
     device: str | None
     note: Callable[[str], None]
+    write: Callable[[Path, str], None]
 
     def run(self, cells: Mapping[StudyCell, bool]) -> SixTasksTable:
         """Train the cells that are chosen (true), and write the table with all finished runs."""
-        finished = {cell: self._read(cell, chosen) for cell, chosen in cells.items()}
-        results = []
-        for cell, runs in finished.items():
-            if cells[cell]:
-                results.append(self._train_cell(cell, runs))
-            else:
-                results.append(CellResult(cell, runs, "" if runs else "not chosen"))
+        finished = {cell: self._read_chosen(cell) for cell, chosen in cells.items() if chosen}
+        self._check_data(finished)
+        results = [
+            self._train_cell(cell, finished[cell]) if chosen else self._result(cell)
+            for cell, chosen in cells.items()
+        ]
         table = SixTasksTable(results)
-        (self.out / PAGE).write_text(table.html(), encoding="utf-8")
+        self.write(self.out / PAGE, table.html())
         return table
+
+    def _check_data(self, finished: Mapping[StudyCell, Sequence[SeedScore]]) -> None:
+        """Refuse data without a folder of any cell that has runs to start."""
+        unfinished = [cell for cell, runs in finished.items() if self._missing_seeds(runs)]
+        folders = {cell.task.folder: None for cell in unfinished}
+        if folders and not any((self.data / folder).is_dir() for folder in folders):
+            names = " or ".join(folders)
+            raise BadInput(f"--data {self.data}: has no folder {names}, where recipes find files")
+
+    def _result(self, cell: StudyCell) -> CellResult:
+        """Finished runs of a cell that is not chosen."""
+        try:
+            _, runs = self._read(cell)
+        except BadInput as error:
+            return CellResult(cell, reason=str(error))
+        return CellResult(cell, runs, "" if runs else NOT_CHOSEN)
+
+    def _missing_seeds(self, runs: Sequence[SeedScore]) -> list[int]:
+        return sorted(self._seeds - {run.seed for run in runs})
 
     @property
     def _seeds(self) -> set[int]:
@@ -332,14 +367,15 @@ class SixTasksStudy:
 
     def _train_cell(self, cell: StudyCell, runs: tuple[SeedScore, ...]) -> CellResult:
         """Train with the seeds that have no finished run; the first that fails ends the cell."""
-        for seed in sorted(self._seeds - {run.seed for run in runs}):
+        for seed in self._missing_seeds(runs):
             self.note(f"\n{cell.name}, seed {seed}: {cell.recipe}")
             try:
                 score = self._train(cell, seed, runs[0].precision if runs else None)
             except BadInput as error:
                 reason = shorten(str(error), REASON, placeholder=" …")
                 self.note(f"{cell.name}: {reason}")
-                return CellResult(cell, runs, f"not trained: {reason}")
+                seeds = f"seed {seed} is " if runs else ""
+                return CellResult(cell, runs, f"{seeds}not trained: {reason}")
             runs = (*runs, score)
             self._write(cell, runs)
         return CellResult(cell, runs)
@@ -372,29 +408,37 @@ class SixTasksStudy:
     def _origin(self, cell: StudyCell) -> dict[str, object]:
         return {"recipe": cell.recipe, "data": str(self.data.resolve()), "settings": cell.settings}
 
-    def _read(self, cell: StudyCell, chosen: bool) -> tuple[SeedScore, ...]:
-        """Finished runs of a cell; if it is chosen, runs of other data or starts are refused."""
-        path = self.out / cell.folder / SCORES
+    def _read_chosen(self, cell: StudyCell) -> tuple[SeedScore, ...]:
+        """Finished runs of a chosen cell; runs of other data or starts are refused."""
+        stored, runs = self._read(cell)
+        origin = self._origin(cell)
+        if cell.start is None and not self._missing_seeds(runs):
+            del origin["settings"]  # nothing is left to start
+        changed = [key for key in origin if stored.get(key) != origin[key]] if stored else []
+        if changed:
+            fault = f"its runs have other {' and '.join(changed)} ({stored.get(changed[0])})"
+            raise BadInput(f"{self._path(cell)}: {fault}; change it back, or choose another folder")
+        return runs
+
+    def _path(self, cell: StudyCell) -> Path:
+        return self.out / cell.folder / SCORES
+
+    def _read(self, cell: StudyCell) -> tuple[dict[str, object], tuple[SeedScore, ...]]:
+        """Origin and finished runs of a cell; empty: there are none."""
+        path = self._path(cell)
         if not path.exists():
-            return ()
+            return {}, ()
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             runs = tuple(SeedScore(**run) for run in stored.pop("runs"))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            if not all(isfinite(run.score + run.minutes + run.seed) for run in runs):
+                raise ValueError
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             advice = "remove it, and its runs are scored again"
             raise BadInput(f"{path}: damaged; {advice}") from None
-        origin = self._origin(cell)
-        if cell.start is None and self._seeds <= {run.seed for run in runs}:
-            del origin["settings"]  # nothing is left to start
-        if chosen and (changed := [key for key in origin if stored.get(key) != origin[key]]):
-            fault = f"its runs have other {' and '.join(changed)} ({stored.get(changed[0])})"
-            raise BadInput(f"{path}: {fault}; change it back, or choose another folder")
-        return runs
+        return stored, runs
 
     def _write(self, cell: StudyCell, runs: Sequence[SeedScore]) -> None:
-        """Write the finished runs of a cell: the whole file or, if killed, nothing."""
-        path = self.out / cell.folder / SCORES
+        """Write the finished runs of a cell."""
         record = {**self._origin(cell), "runs": [run._asdict() for run in runs]}
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
-        temporary.replace(path)
+        self.write(self._path(cell), json.dumps(record, indent=2))

@@ -55,6 +55,15 @@ def test_a_predicate_without_its_own_span_gets_one(tmp_path):
     assert example.content.inputs == ("Owls eat",) and example.content.labels == ("A0", "V")
 
 
+def test_a_continued_verb_may_be_the_predicate(tmp_path):
+    path = tmp_path / "roles.jsonl"
+    arguments = [(0, 0, "V"), (2, 2, "C-V")]
+    record = {"tokens": ["flip", "-", "flop"], "predicates": [{"index": 2, "args": arguments}]}
+    path.write_text(json.dumps(record))
+    (example,) = read("roles", "jsonl", path)
+    assert example.frames == (Frame(2, spans(arguments)),)
+
+
 def test_labels_at_heads_are_arguments_of_one_word(tmp_path):
     path = tmp_path / "roles.conllu"
     rows = [("Old", "_", "_"), ("owls", "_", "A0"), ("eat", "eat.01", "_"), ("mice", "_", "A1")]
@@ -92,6 +101,12 @@ BAD = [
         '{"tokens": ["a"], "predicates": [{"index": 0}, {"index": 0}]}\n',
         r"1: the predicate 0 (a) has 2 frames",
     ),
+    (
+        "jsonl",
+        '{"tokens": ["a", "b"], "predicates": [{"index": 0, "args": [[1, 1, "V"]]}]}\n',
+        "1: the predicate is word 0, but V begins at word 1",
+    ),
+    ("CoNLL-2005", "a x *\nb - (V*)\n", "1: the predicate is word 0, but V begins at word 1"),
     (
         "jsonl",
         '{"tokens": ["a"], "predicates": [{"index": 0, "args": [[0, 0]]}]}\n',

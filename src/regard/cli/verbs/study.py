@@ -17,7 +17,8 @@ from regard.cli.io.table_formats import (
     text_column,
 )
 from regard.ground.errors import FAILED, BadInput, did_you_mean
-from regard.ground.lock import LOCK, lock_folder
+from regard.ground.files import write_text
+from regard.ground.lock import LOCK, is_vacant, lock_folder
 
 if TYPE_CHECKING:
     from regard.studies.six_tasks import SixTasksTable
@@ -73,7 +74,8 @@ def study(
     scores beside ours, and says on which data ours are; a second table has the recipe, the gain
     over the baseline and the minutes of every cell. --data is the folder that has the folders
     understanding, syntax and words. A cell whose recipe, data or start is missing is printed with
-    the reason, and the others are trained; the exit code is 1 if no cell has a score.
+    the reason, and the others are trained; the exit code is 1 if no cell has a score, or if a cell
+    has a score of some of its seeds and not of all.
 
     Each run has its own folder in --out, by default runs/six-tasks. The same command continues a
     study that was stopped: finished runs are not trained again, and an unfinished one goes on from
@@ -102,7 +104,10 @@ def study(
         device,
     )
     _print(table, form)
-    if not any(result.runs for result in table.results):
+    results = table.results
+    if not any(result.runs for result in results) or any(
+        result.is_incomplete for result in results
+    ):
         raise Exit(FAILED)
 
 
@@ -135,8 +140,13 @@ def _train_six_tasks(
     folders = {cell.folder for cell in chosen} | {six_tasks.PAGE, LOCK}
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - folders):
         raise BadInput(f"{out}: has files that are not of this study; choose another folder")
-    with lock_folder(out):
-        table = six_tasks.SixTasksStudy(out, data, seeds, device, note).run(chosen)
+    with lock_folder(out) as lock:
+        try:
+            table = six_tasks.SixTasksStudy(out, data, seeds, device, note, write_text).run(chosen)
+        except BadInput:
+            if is_vacant(out):
+                lock.discard()
+            raise
     note(f"\n{out / six_tasks.PAGE}: the table as a page")
     return table
 

@@ -188,14 +188,17 @@ def _frame(
     where: str, words: int, predicate: int, arguments: Sequence[LabelledSpan], sense: str
 ) -> Frame:
     """Checked frame, with an argument "V"; arguments are sorted."""
-    labels = {span.label for span in arguments}
     if not 0 <= predicate < words:
         detail = (
             f"the predicate is word {predicate}, but the sentence has the words 0 to {words - 1}"
         )
         raise BadExample(where, "with a predicate out of place", detail)
-    if not labels & {VERB, CONTINUED + VERB}:
+    verbs = [span for span in arguments if span.label in (VERB, CONTINUED + VERB)]
+    if not verbs:
         arguments = [*arguments, LabelledSpan(predicate, predicate + 1, VERB)]
+    elif not any(span.start <= predicate < span.end for span in verbs):
+        detail = f"the predicate is word {predicate}, but {VERB} begins at word {verbs[0].start}"
+        raise BadExample(where, "with a predicate out of place", detail)
     end = 0
     for span in sorted(arguments):
         if not span.label or not 0 <= span.start < span.end <= words:
