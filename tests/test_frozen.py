@@ -122,6 +122,8 @@ NEW: tuple[str, ...] = (
     r"(?:frames|roles) .*",
     r"recipes(?: --json)?: .*\bpropbank-ewt(?:-elmo|-bert)?\b.*",
     r"papers(?: --json)?: .*\bHe\b.*",
+    r"(?:embed|generate|predict|score|translate) --ray = None",
+    r"score --(?:workers = None|(?:skip-bad|resume) = False)",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

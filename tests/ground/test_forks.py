@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.inference.component import Workers
+from regard.ground.workers import WorkerProcesses
 from small import environment
 
 SIZE = 1_000_000  # enough for torch to use its threads
@@ -66,6 +66,6 @@ def test_a_forked_child_runs_an_operator_with_its_own_number_of_threads():
 @pytest.mark.slow
 def test_workers_start(_two_threads, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2])  # workers find this file there
-    with Workers(2, partial(begin)) as workers:
+    with WorkerProcesses(2, partial(begin)) as workers:
         results = list(workers.map([(SIZE,)] * 4))
     assert [threads for _, threads in results] == [1] * 4

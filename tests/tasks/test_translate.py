@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
-from regard.inference.component import Workers
+from regard.ground.workers import WorkerProcesses
 from regard.inference.decoder_model import Method, Request
 from regard.inference.translator import Translator
 from regard.models.facts import change
@@ -241,12 +241,15 @@ def test_workers_find_the_same(small_run, translator, texts):
     options = {"method": Method(Sample(seed=4))}
     spec = ComponentSpec((folder,), "translate", options, "cpu", "fp32", "torch", batch_size=8)
     writer = translator.with_limits(8).writer(**options)
-    with Workers(2, spec.open_run) as workers:
-        shared = replace(writer, workers=workers).predict(map(Request, texts))
-        alone = writer.predict(map(Request, texts))
-        assert [one.texts[0].text for one in shared] == [one.texts[0].text for one in alone]
+    half = len(texts) // 2
+    inputs, keys = [*map(Request, texts)], [*range(len(texts))]
+    jobs = [(inputs[part], keys[part], False) for part in (slice(half), slice(half, None))]
+    with spec.workers(2, None) as workers:
+        shared = [result.value for block in workers.map(jobs) for result in block]
+    alone = writer.predict(inputs)
+    assert [one.texts[0].text for one in shared] == [one.texts[0].text for one in alone]
     with pytest.raises(BadInput, match="at least 1"):
-        Workers(0, spec.open_run)
+        WorkerProcesses(0, spec.open_block_runner)
 
 
 def test_sampling_follows_generation_settings(translator):

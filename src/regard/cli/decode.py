@@ -13,7 +13,7 @@ from regard.cli.edited_models import load_model
 from regard.cli.io.console import note
 from regard.cli.options import refuse, was_given
 from regard.ground.errors import BadInput
-from regard.inference.component import Workers
+from regard.inference.component import BlockWorkers
 from regard.inference.decoder_model import BeamRisk, DecoderModel, ExactSearch, Method, Writer
 from regard.inference.translator import Translator
 from regard.search.beam import Beam
@@ -147,23 +147,25 @@ def load_ensemble(
 
 @contextmanager
 def ready(
-    writer: Writer, spec: ComponentSpec, precision: str, engine: str, workers: int | None
-) -> Iterator[tuple[Writer, dict[str, str]]]:
+    writer: Writer,
+    spec: ComponentSpec,
+    precision: str,
+    engine: str,
+    workers: int | None,
+    ray: str | None,
+) -> Iterator[tuple[Writer, BlockWorkers | None, dict[str, str]]]:
     """The writer in a precision and engine, and the keys of JSON records that name these.
 
-    With ``workers``, batches are shared by processes, each of which opens the ``spec``.
+    With ``workers`` or ``ray``, blocks of inputs are for workers, each of which opens the ``spec``.
     """
     if writer.method.formula:
         note(f"{writer.method.search}: score = {writer.method.formula}")
     precision, engine = writer.model.choice(precision, engine)
     envelope = {"precision": precision, "engine": engine}
-    if not workers:
-        model = writer.model.with_precision(precision, engine)
-        note(model.description)
-        yield replace(writer, model=model), envelope
-        return
-    if writer.model.device.type != "cpu":
-        raise BadInput("--workers: only on a CPU; add --device cpu")
-    spec = replace(spec, device="cpu", precision=precision, engine=engine)
-    with Workers(workers, spec.open_run) as processes:
-        yield replace(writer, workers=processes), envelope
+    spec = replace(spec, device=writer.model.device.type, precision=precision, engine=engine)
+    with spec.workers(workers, ray) as opened:
+        if opened is None:
+            model = writer.model.with_precision(precision, engine)
+            note(model.description)
+            writer = replace(writer, model=model)
+        yield writer, opened, envelope

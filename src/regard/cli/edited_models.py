@@ -4,6 +4,7 @@ from pathlib import Path
 
 from regard.api import Model, load
 from regard.cli.io.console import note
+from regard.cli.options import refuse
 from regard.inside.edits import BESIDE, read_edits
 from regard.models.folders.hub import local_folder
 
@@ -29,3 +30,17 @@ def load_model(
     edited = loaded.edited(listed)
     note(f"edits: {listed}")
     return edited, {"edits": listed.hash}
+
+
+def sharing(
+    model: Model, workers: int | None, ray: str | None, edits: Path | None
+) -> tuple[int | None, int | None]:
+    """Numbers of processes that decode images, and of workers that run a model.
+
+    ``--workers`` is the first for models of images, except with ``--ray``.
+    """
+    if model.facts.encoder.embed.reads_images and ray is None:
+        return workers, None
+    if edits is not None:
+        refuse({"--workers": workers, "--ray": ray}, "cannot be used with --edits")
+    return None, workers

@@ -145,9 +145,17 @@ WORKERS = Annotated[
     Option(
         "--workers",
         min=0,
-        help="Number of processes that translate or generate on a CPU, with one thread each, or "
-        "that decode images.",
-        show_default="none; for images one per core, at most 8",
+        help="Number of processes that run the model on a CPU, with one thread each, or that "
+        "decode images; with --ray, of its actors.",
+        show_default="none; for images one per core, at most 8; of Ray: all cores or GPUs",
+    ),
+]
+RAY = Annotated[
+    str | None,
+    Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Run the model on a Ray cluster, one copy per core or GPU; local: on this machine.",
     ),
 ]
 

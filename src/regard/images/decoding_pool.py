@@ -9,13 +9,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import get_context
 from multiprocessing.context import BaseContext
-from threading import Thread
 from typing import Generic, TypeVar
 
 from regard.ground.errors import BadInput
+from regard.ground.workers import end_with_parent
 from regard.images.decode import PixelBudget, share_budget
 
 Item = TypeVar("Item")
@@ -154,11 +153,4 @@ def _begin(budget: PixelBudget) -> None:
     """
     share_budget(budget)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()

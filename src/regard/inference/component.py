@@ -5,24 +5,20 @@ back as results in the order of the inputs. A bad input is a ``BadItem`` in its 
 inputs run. The command line, the Python API, worker processes and servers all loop over rows.
 """
 
-import multiprocessing
-import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
-import torch
 
 from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.workers import Workers
 
 TOKENS = 8_192  # the maximum of a batch
 TOKENS_ON_GPU = 65_536  # of a batch of states that are pooled: few launches for many tokens
@@ -63,6 +59,8 @@ class Result(Generic[Out]):
 
 AnyRow = Row[Any, Any]
 AnyResult = Result[Any]
+BlockWorkers = Workers[list[AnyResult | BadItem]]
+"""Workers that run blocks of inputs, each with its own copy of a component."""
 
 
 class Component(ABC, Generic[In, Data, Out]):
@@ -191,6 +189,15 @@ class Component(ABC, Generic[In, Data, Out]):
         for batch, of_batch in zip(batches, self.run_batches(jobs, tape), strict=True):
             results |= zip(batch, of_batch, strict=True)
         return [results[number] for number in range(len(rows))]
+
+    def run_block(
+        self, inputs: Sequence[In], keys: Sequence[int], skip_bad: bool
+    ) -> list[Result[Out] | BadItem]:
+        """The results of a block of inputs; without ``skip_bad``, up to the first bad one."""
+        rows = self.prepare(inputs, keys)
+        bad = (number for number, row in enumerate(rows) if isinstance(row, BadInput))
+        first = None if skip_bad else next(bad, None)
+        return self.results(rows if first is None else rows[: first + 1])
 
     def _batches_by_cost(self, rows: Mapping[int, Row[In, Data]]) -> Iterator[list[int]]:
         """Numbers of rows of one group and of similar cost."""
@@ -323,52 +330,3 @@ class Session(Generic[In, Data, Out]):
         for row in rows:
             self.cancel(row.key)
         return self.component.run(rows) if rows else []
-
-
-Job = tuple[object, ...]
-_work: Callable[..., object] | None = None  # the function that this process runs on a job
-
-
-class Workers(Generic[Out]):
-    """Pool of ``count`` processes; each calls ``begin`` once and applies its result to every job.
-
-    They are spawned, not forked: threads of this process do not survive a fork.
-    """
-
-    def __init__(self, count: int, begin: Callable[[], Callable[..., Out]]):
-        if count < 1:
-            raise BadInput(f"workers must be at least 1, not {count}")
-        self.count = count
-        self.pool = ProcessPoolExecutor(
-            count,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_begin,
-            initargs=(begin,),
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.pool.shutdown(cancel_futures=True)
-
-    def map(self, jobs: Iterable[Job]) -> Iterator[Out]:
-        """The result of each job, in order."""
-        try:
-            yield from cast(Iterator[Out], self.pool.map(_do, jobs))
-        except BrokenProcessPool:
-            raise BadInput(
-                "a worker process died, possibly out of memory: use fewer workers"
-            ) from None
-
-
-def _begin(begin: Callable[[], Callable[..., object]]) -> None:
-    global _work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
-    torch.set_num_threads(1)
-    _work = begin()
-
-
-def _do(job: Job) -> object:
-    assert _work is not None
-    return _work(*job)

@@ -1,7 +1,7 @@
 """Models that generate text: search, engine, decoding methods, and the component that writes."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from regard.decoding import EditingEngine, Engine
 from regard.ground.batch import BatchLimits, Ids
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.component import Component, Result, Row, Workers
+from regard.inference.component import Component, Result, Row
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
 from regard.inference.model_runner import ModelRunner
@@ -272,8 +272,7 @@ def _hypotheses(texts: Sequence[WrittenText]) -> list[Hypothesis]:
 class Writer(Component[Request, WriterData, Written]):
     """The component "translate" or "generate": a model with a decoding ``method``.
 
-    ``best`` is the number of lines for each input. ``workers`` share the batches; each has a copy
-    of the component.
+    ``best`` is the number of lines for each input.
     """
 
     reads_empty = True
@@ -281,7 +280,6 @@ class Writer(Component[Request, WriterData, Written]):
     model: DecoderModel
     method: Method
     best: int = 1
-    workers: Workers[list[Result[Written]]] | None = None
 
     @property
     def name(self) -> str:
@@ -338,13 +336,6 @@ class Writer(Component[Request, WriterData, Written]):
             best = [texts[0].hypothesis if texts else EMPTY for texts, _ in written]
             self.model.record_written(rows, best, tape)
         return written
-
-    def run_batches(
-        self, batches: list[list[WriterRow]], tape: NullTape = NULL_TAPE
-    ) -> Iterable[list[Result[Written]]]:
-        if self.workers is None:
-            return super().run_batches(batches, tape)
-        return self.workers.map((batch,) for batch in batches)
 
     def warm_up(self) -> None:
         """Run batches of all sizes often enough for their CUDA graphs, if the engine captures any.

@@ -1,6 +1,7 @@
 """All tasks by name, the components of a model by name, and ``Runner``, with a method for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
-from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.ground.tape import NULL_TAPE, NullTape, check_tape
+from regard.ground.workers import RayActors, WorkerProcesses
 from regard.inference.batch_runner import Predictor
 from regard.inference.classifier import SentencePairClassifier
-from regard.inference.component import Component
+from regard.inference.component import AnyResult, BlockWorkers, Component
 from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageModel
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
@@ -453,9 +455,33 @@ class ComponentSpec:
             runner = runner.with_precision(self.precision, self.engine)
         return first._with(runner).component(self.name, **self.options)
 
-    def open_run(self) -> Callable[[Sequence[Any]], list[Any]]:
-        """The ``run`` of the component, for a worker process."""
-        return self.open().run
+    def open_block_runner(self) -> Callable[..., list[AnyResult | BadItem]]:
+        """The ``run_block`` of the component, for a worker."""
+        return self.open().run_block
+
+    @contextmanager
+    def workers(self, count: int | None, ray: str | None) -> Iterator[BlockWorkers | None]:
+        """``count`` processes with a copy of the component, or actors of the Ray at an address.
+
+        None without a count and an address. Each actor has a core, or a GPU if that is the device.
+        """
+        if not count and ray is None:
+            yield None
+            return
+        use_gpu = device_named(self.device).type != "cpu"
+        if use_gpu and ray is None:
+            raise BadInput(
+                "worker processes run on a CPU; choose the device cpu, or Ray, with a GPU for each worker"
+            )
+        folders = tuple(Path(local_folder(folder)).absolute() for folder in self.folders)
+        begin = replace(self, folders=folders).open_block_runner
+        count = count or None
+        with (
+            WorkerProcesses(count or 1, begin)
+            if ray is None
+            else RayActors(ray, begin, count, use_gpu=use_gpu)
+        ) as workers:
+            yield workers
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -3,18 +3,19 @@
 Paragraphs and empty lines stay as they are.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import Line, LineSource, Parse, read_windows
+from regard.cli.io.line_io import LineSource, LineWindow, Parse, solved_windows
 from regard.cli.io.output import output_to
 from regard.data.readers.sentences import sentences
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
+    from regard.ground.workers import Job
+    from regard.inference.component import AnyResult, BlockWorkers
     from regard.tasks.components import AnyComponent
 
 
@@ -38,6 +39,8 @@ def run_document(
     source: LineSource,
     component: "AnyComponent",
     out: Path | None,
+    workers: "BlockWorkers | None" = None,
+    /,
     *,
     as_json: bool,
     **envelope: str,
@@ -47,14 +50,22 @@ def run_document(
     Results go to ``out``, if it is given. Sentences are numbered over the whole text, which decides
     what is sampled.
     """
-    sums, number = Counter[str](), 0
+    number = 0
+
+    def job_of(window: LineWindow) -> "Job":
+        nonlocal number
+        values = [sentence.value for line in window.lines for sentence in line.value]
+        keys = range(number, number := number + len(values))
+        return values, [*keys], False
+
     with output_to(out) as progress:
-        for window in read_windows(source, progress):
-            count = sum(len(line.value) for line in window)
-            results = _results(source, component, window, range(number, number + count))
-            number += count
-            for line in window:
-                translated = [next(results) for _ in line.value]
+        for window, results in solved_windows(source, component, progress, workers, job_of):
+            for line in window.lines:
+                translated = list["AnyResult"]()
+                for result in islice(results, len(line.value)):
+                    if isinstance(result, BadInput):
+                        raise BadInput(f"{source.name}:{line.number}: {result.reason}")
+                    translated.append(result)
                 texts = [component.lines(result)[0] for result in translated]
                 if as_json:
                     records = [
@@ -66,23 +77,10 @@ def run_document(
                 else:
                     print_line(" ".join(texts))
                 for result in translated:
-                    sums.update(component.figures(result))
+                    progress.sums.update(component.figures(result))
                     if remark := component.remark(result):
                         note(f"line {line.number}: {remark}")
-    if total := component.total(sums):
+            if window.error is not None:
+                raise window.error
+    if total := component.total(progress.sums):
         note(total)
-
-
-def _results(
-    source: LineSource, component: "AnyComponent", window: Sequence[Line], keys: range
-) -> Iterator[Any]:
-    """Results of all sentences of a window; the first bad one raises its error."""
-    lines = [line for line in window for _ in line.value]
-    values = [sentence.value for line in window for sentence in line.value]
-    rows = component.prepare(values, [*keys])
-    bad = [number for number, row in enumerate(rows) if isinstance(row, BadInput)]
-    results = component.results(rows[: bad[0] + 1] if bad else rows)
-    for line, result in zip(lines, results, strict=False):
-        if isinstance(result, BadInput):
-            raise BadInput(f"{source.name}:{line.number}: {result.reason}")
-        yield result

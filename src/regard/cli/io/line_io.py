@@ -5,16 +5,17 @@ writes a line and waits gets its result, while fast input still fills batches.
 """
 
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import islice, starmap
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.cli.io.console import json_line, note
 from regard.cli.io.output import Command, OutputProgress, output_to
+from regard.cli.io.statistics import describe_statistics, statistics_of
 from regard.cli.options import MAX_TOKENS
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, name_of
@@ -22,12 +23,16 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.api import Model
+    from regard.ground.errors import BadItem
+    from regard.ground.workers import Job
+    from regard.inference.component import AnyResult, BlockWorkers
     from regard.tasks.components import AnyComponent
     from regard.text.vocabulary import Vocabulary
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
 WINDOW = 4_096  # lines
+BLOCK = 1_024  # lines of a window that is the job of a worker
 CHARACTERS = 1 << 26  # of a window; the line that exceeds them is its last
 RAISE_LIMIT = "split the line into sentences, or raise --max-length"
 
@@ -51,6 +56,13 @@ class Line(NamedTuple):
     text: str
     value: Any = None
     error: str | None = None
+
+
+class LineWindow(NamedTuple):
+    """Lines that are processed at once; ``error``: the line after them is bad, and ends the run."""
+
+    lines: list[Line]
+    error: BadInput | None = None
 
 
 @dataclass(frozen=True)
@@ -155,23 +167,25 @@ def unless_empty(parse: Parse) -> Parse:
 
 
 def result_lines(
-    source: LineSource, component: "AnyComponent", progress: OutputProgress
+    source: LineSource,
+    component: "AnyComponent",
+    progress: OutputProgress,
+    workers: "BlockWorkers | None" = None,
 ) -> Iterator[Line]:
     """Every line with its result, window by window; None for a line that is empty or bad.
 
     A bad line is counted and printed; without ``skip_bad`` it raises its error, after the results
-    of all lines before it.
+    of all lines before it. A window is added to ``progress`` when its results have been used; one
+    that an error has shortened is not, so that a resumed run begins with a whole window.
     """
-    for window in read_windows(source, progress):
-        inputs = [line for line in window if line.value is not None]
-        rows = component.prepare(
-            [line.value for line in inputs], [line.number - 1 for line in inputs]
-        )
-        bad = [number for number, row in enumerate(rows) if isinstance(row, BadInput)]
-        if bad and not source.skip_bad:
-            rows = rows[: bad[0] + 1]
-        results = iter(component.results(rows))
-        for line in window:
+
+    def job_of(window: LineWindow) -> "Job":
+        inputs = [line for line in window.lines if line.value is not None]
+        keys = [line.number - 1 for line in inputs]
+        return [line.value for line in inputs], keys, source.skip_bad
+
+    for window, results in solved_windows(source, component, progress, workers, job_of):
+        for line in window.lines:
             if line.value is not None:
                 result = next(results)
                 if isinstance(result, BadInput):
@@ -181,9 +195,48 @@ def result_lines(
                     line = line._replace(value=None, error=error)
                 else:
                     line = line._replace(value=result)
+                    progress.sums.update(component.figures(result))
+                    progress.sums.update(
+                        {} if workers is None else statistics_of(component, result)
+                    )
             if line.error is not None:
                 progress.add_bad(line.error)
             yield line
+        if window.error is not None:
+            raise window.error
+        progress.add([source.key(line.text) for line in window.lines])
+
+
+def identify_blocks(command: Command | None, workers: "BlockWorkers | None") -> Command | None:
+    """The command that a run continues: windows, which decide rounding, are smaller for workers."""
+    return None if command is None else {**command, "blocks": None if workers is None else BLOCK}
+
+
+def solved_windows(
+    source: LineSource,
+    component: "AnyComponent",
+    progress: OutputProgress,
+    workers: "BlockWorkers | None",
+    job_of: Callable[[LineWindow], "Job"],
+) -> Iterator[tuple[LineWindow, Iterator["AnyResult | BadItem"]]]:
+    """Windows, in order, with the results of their jobs: the arguments of ``run_block``.
+
+    With ``workers``, windows are smaller, and some are read before results are used.
+    """
+    arrivals, coming = Arrivals(), deque[LineWindow]()
+    if workers is not None:
+        source = replace(source, window=min(source.window, BLOCK))
+
+    def jobs() -> Iterator["Job"]:
+        for window in _windows(source, progress, arrivals):
+            coming.append(window)
+            yield job_of(window)
+
+    results: Iterator[list[AnyResult | BadItem]] = starmap(component.run_block, jobs())
+    if workers is not None:
+        results = workers.map(jobs(), lambda: arrivals.ready(0))
+    for of_window in results:
+        yield coming.popleft(), iter(of_window)
 
 
 def run_component(
@@ -191,6 +244,7 @@ def run_component(
     component: "AnyComponent",
     out: Path | None,
     command: Command | None = None,
+    workers: "BlockWorkers | None" = None,
     on_value: Callable[[Any], object] = lambda value: None,
     /,
     *,
@@ -200,26 +254,26 @@ def run_component(
     """Print the results of a file as lines or as JSON, or write them to ``out``.
 
     ``on_value`` gets the value of each. JSON records end with the ``envelope``. Remarks and the
-    sums of figures go to standard error.
+    sums of figures go to standard error; with ``workers``, statistics of the results too.
     """
     if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
-    sums = Counter[str]()
-    with output_to(out, command) as progress:
+    with output_to(out, identify_blocks(command, workers)) as progress:
         if not progress.inputs:
             sys.stdout.write(source.head(component, as_json=as_json))
-        for line in result_lines(source, component, progress):
+        for line in result_lines(source, component, progress, workers):
             sys.stdout.writelines(
                 source.printed(line, component, as_json=as_json, envelope=envelope)
             )
             if (result := line.value) is not None:
-                sums.update(component.figures(result))
                 on_value(result.value)
                 if remark := component.remark(result):
                     note(f"line {line.number}: {remark}")
         source.finish(as_json=as_json)
-    if total := component.total(sums):
+    if total := component.total(progress.sums):
         note(total)
+    if workers is not None:
+        note(describe_statistics(progress.sums, progress.inputs, progress.bad))
     progress.report()
 
 
@@ -237,24 +291,29 @@ def token_limit(component: "AnyComponent", max_length: int | None) -> int | None
     return max_length or (MAX_TOKENS if component.own_limit is None else None)
 
 
-def read_windows(
-    source: LineSource, progress: OutputProgress | None = None
-) -> Iterator[list[Line]]:
-    """The lines of a file, parsed, in windows, as they arrive; without those that have results.
+def read_windows(source: LineSource) -> Iterator[list[Line]]:
+    """The lines of a file, parsed, in windows, as they arrive.
 
     Standard output is flushed before more input is waited for. An invalid line raises its error
-    after all lines before it have been yielded. When the next window is requested, the lines of
-    the last one are added to ``progress``, because their results have been written; a window that
-    an error has shortened is not added, so that a resumed run begins with a whole window.
+    after all lines before it have been yielded.
     """
-    progress, arrivals = progress or OutputProgress(), Arrivals()
+    for window in _windows(source, OutputProgress(), Arrivals()):
+        if window.lines:
+            yield window.lines
+        if window.error is not None:
+            raise window.error
+
+
+def _windows(
+    source: LineSource, progress: OutputProgress, arrivals: Arrivals
+) -> Iterator[LineWindow]:
+    """All windows, as they arrive, without the lines that have results by ``progress``."""
     lines = iter(source.numbered(arrivals))
     progress.skip(source.key(source.readable(raw)) for _, raw in islice(lines, progress.inputs))
     coming = source.read(lines, arrivals)
-    error, window = None, list[Line]()
-    while error is None:
+    while True:
         sys.stdout.flush()
-        written, window = [source.key(line.text) for line in window], []
+        error, window = None, list[Line]()
         try:
             for line in _until_pause(coming, arrivals, source.window):
                 if line.error is not None and not source.skip_bad:
@@ -262,12 +321,10 @@ def read_windows(
                 window.append(line)  # in a loop: lines before an error are yielded
         except BadInput as bad:
             error = bad
-        progress.add(written)
-        if not window:
-            break
-        yield window
-    if error is not None:
-        raise error
+        if window or error is not None:
+            yield LineWindow(window, error)
+        if error is not None or not window:
+            return
 
 
 def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterator[Line]:

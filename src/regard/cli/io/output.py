@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from time import monotonic
@@ -47,13 +48,14 @@ Command = Mapping[str, object]
 
 @dataclass(frozen=True)
 class OutputState:
-    """Contents of FILE.partial.json: counts of inputs and bytes, and a hash of the inputs."""
+    """Contents of FILE.partial.json: counts of inputs and bytes, a hash of the inputs, sums."""
 
     command: Command
     inputs: int
     bytes: int
     bad: int
     digest: str
+    sums: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> "OutputState":
@@ -63,7 +65,10 @@ class OutputState:
         digest = field_of(state, "digest", str, str(path))
         stored: Command = field_of(state, "command", dict, str(path))
         command = {RENAMED.get(name, name): value for name, value in stored.items()}
-        return cls(command, **counts, digest=digest)
+        sums = field_of(state, "sums", dict, str(path)) if "sums" in state else {}
+        if not all(isinstance(value, int | float) for value in sums.values()):
+            raise BadInput(f"{path}: the sums are not numbers; remove it to begin anew")
+        return cls(command, **counts, digest=digest, sums=sums)
 
 
 def resumable_command(context: Context, *free: str) -> Command | None:
@@ -96,10 +101,14 @@ def resumable_command(context: Context, *free: str) -> Command | None:
 
 
 class OutputProgress:
-    """Number of ``inputs`` with results, and of ``bad`` ones among them; kept in memory only."""
+    """Number of ``inputs`` with results, of ``bad`` ones among them, and ``sums`` of figures.
+
+    They are kept in memory only.
+    """
 
     def __init__(self) -> None:
         self.inputs, self.bad = 0, 0
+        self.sums = Counter[str]()
 
     def skip(self, keys: Iterable[str]) -> None:
         """Check the inputs that have results already; here there are none."""
@@ -129,7 +138,8 @@ class SavedProgress(OutputProgress):
 
     def _current(self, command: Command) -> OutputState:
         digest = self._inputs.hexdigest()
-        return OutputState(command, self.inputs, self.stream.tell(), self.bad, digest)
+        written = self.stream.tell()
+        return OutputState(command, self.inputs, written, self.bad, digest, {**self.sums})
 
     def load(self, state: OutputState) -> None:
         """Continue from a saved state; bytes that were written after it are removed."""
@@ -142,6 +152,7 @@ class SavedProgress(OutputProgress):
         self.stream.seek(state.bytes)
         self.stream.truncate()
         self.inputs, self.bad, self._state = state.inputs, state.bad, state
+        self.sums.update(state.sums)
 
     def skip(self, keys: Iterable[str]) -> None:
         self._hash(keys)

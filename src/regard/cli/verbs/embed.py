@@ -8,8 +8,9 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import json_line, note
-from regard.cli.io.line_io import Line, LineSource, result_lines, run_component
+from regard.cli.io.line_io import Line, LineSource, identify_blocks, result_lines, run_component
 from regard.cli.io.output import open_output, resumable_command
+from regard.cli.io.statistics import describe_statistics
 from regard.cli.io.table_io import FORMATS, check_output, declared_format
 from regard.data.readers.text_files import suffix_of
 from regard.ground.errors import BadInput
@@ -35,6 +36,7 @@ def embed(
     precision: options.PRECISION = "auto",
     device: options.DEVICE = None,
     workers: options.WORKERS = None,
+    ray: options.RAY = None,
     skip_bad: options.SKIP_BAD = False,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
@@ -52,12 +54,13 @@ def embed(
 
     A model of images reads an image, a folder of images or a file of paths, as regard predict does;
     vectors of a folder are in the order of file names, which JSON has under "image". --workers,
-    --skip-bad and --resume work as in regard predict.
+    --ray, --skip-bad and --resume work as in regard predict.
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
-    from regard.cli.edited_models import load_model
+    from regard.cli.edited_models import load_model, sharing
     from regard.cli.io.image_io import source_for
+    from regard.tasks.components import ComponentSpec
     from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
     if out is not None and as_json:
@@ -69,25 +72,31 @@ def embed(
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
     if suffix in FORMATS:
         check_output(file, out, as_json=as_json)
-    command = resumable_command(context, "workers", "skip_bad")
+    command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.runner.embedder(pool, normalise)
     require_tokenizer(loaded.tokenizer)
     width = component.width
+    decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
+        loaded, component, file, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
-    if source.has_columns and (out is None or suffix in FORMATS):
-        run_component(source, component, out, command, as_json=as_json, **envelope)
-        return
-    with open_output(out, command) as (stream, progress):
-        if suffix == ".npy" and not progress.inputs:
-            stream.write(_header(0, width))
-        for line in result_lines(source, component, progress):
-            stream.write(_row(suffix, width, source, line, envelope))
-        if suffix == ".npy":
-            stream.seek(0)
-            stream.write(_header(progress.inputs, width))
+    settings, place = {"pool": pool, "normalise": normalise}, loaded.device.type
+    spec = ComponentSpec((model,), "embed", settings, place, precision, batch_size=batch_size)
+    with spec.workers(runners, ray) as shared:
+        if source.has_columns and (out is None or suffix in FORMATS):
+            run_component(source, component, out, command, shared, as_json=as_json, **envelope)
+            return
+        with open_output(out, identify_blocks(command, shared)) as (stream, progress):
+            if suffix == ".npy" and not progress.inputs:
+                stream.write(_header(0, width))
+            for line in result_lines(source, component, progress, shared):
+                stream.write(_row(suffix, width, source, line, envelope))
+            if suffix == ".npy":
+                stream.seek(0)
+                stream.write(_header(progress.inputs, width))
+    if shared is not None:
+        note(describe_statistics(progress.sums, progress.inputs, progress.bad))
     progress.report()
     if out is not None:
         note(f"wrote {out}: {progress.inputs:,} vectors of {width}")

@@ -89,6 +89,7 @@ def generate(
     precision: options.PRECISION = "auto",
     engine: options.ENGINE = "auto",
     workers: options.WORKERS = None,
+    ray: options.RAY = None,
     device: options.DEVICE = None,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
@@ -136,11 +137,11 @@ def generate(
     if name is not None:
         decode.check_options(name, context.params, overrides)
     context.params["file"] = file = fields or file
-    command = resumable_command(context)
+    command = resumable_command(context, "workers", "ray")
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     if edits is not None:
-        options.refuse({"--workers": workers}, "cannot be used with --edits")
+        options.refuse({"--workers": workers, "--ray": ray}, "cannot be used with --edits")
     loaded, edited = load_model(model, device, edits, None, batch_size)
     generator = loaded.generator
     method = Method(generator.search)
@@ -149,7 +150,8 @@ def generate(
     writer = generator.writer(method, best, ending, write)
     settings = {"method": method, "ending": ending, "field": write}
     spec = ComponentSpec((model,), "generate", settings)
-    with decode.ready(writer, spec, precision, engine, workers) as (writer, envelope):
+    opened = decode.ready(writer, spec, precision, engine, workers, ray)
+    with opened as (writer, shared, envelope):
         envelope |= edited
         generator = cast("Generator", writer.model).with_limits(None, max_length)
         if tree is not None:
@@ -157,13 +159,13 @@ def generate(
                 print_trees(generator, method.search, file, tree, html, as_json)
         elif fields is not None:
             records = RecordSource(file, unless_empty(generator.read_record))
-            run_component(records, writer, out, command, as_json=as_json, **envelope)
+            run_component(records, writer, out, command, shared, as_json=as_json, **envelope)
         elif stream or (is_typed(file) and not as_json):
             with output_to(out):
                 _answer(replace(writer, model=generator), file, stream)
         else:
             lines = LineSource(file, parser_of(writer, max_length))
-            run_component(lines, writer, out, command, as_json=as_json, **envelope)
+            run_component(lines, writer, out, command, shared, as_json=as_json, **envelope)
 
 
 class RecordSource(LineSource):
@@ -194,6 +196,7 @@ def _check_modes(values: Mapping[str, object], method: str | None) -> None:
     flags = {
         "--resume": values["resume"],
         "--workers": values["workers"],
+        "--ray": values["ray"],
         "--best": values["best"] != 1,
         f"--search {method}": method in BRANCHING,
     }

@@ -34,6 +34,7 @@ def predict(
     precision: options.PRECISION = "auto",
     device: options.DEVICE = None,
     workers: options.WORKERS = None,
+    ray: options.RAY = None,
     skip_bad: options.SKIP_BAD = False,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
@@ -72,29 +73,40 @@ def predict(
     bad line or image is an error; with --skip-bad its error is printed to standard error (and under
     "error" in JSON), and the run continues.
 
+    --workers N runs a model of texts in N processes, --ray ADDRESS on the machines of a Ray
+    cluster; statistics of the results are then printed at the end.
+
     With --json everything is printed: all probabilities, the character offsets of words, entities
     and answers, and whether the input was truncated.
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
-    from regard.cli.edited_models import load_model
+    from regard.cli.edited_models import load_model, sharing
     from regard.cli.io.image_io import source_for
     from regard.inside.views.clusters import cluster_line, cluster_page
+    from regard.tasks.components import ComponentSpec
 
     if html is not None and resume:
         raise BadInput("--html: cannot be used with --resume, which does not run all lines again")
     form = declared_format(delimiter, encoding)
     check_output(file, out, as_json=as_json)
-    command = resumable_command(context, "workers", "skip_bad")
+    command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
-    component = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
+    settings = {"pretokenised": pretokenised, "entities": entities}
+    component = loaded.predictor.with_options(**settings)
+    decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, file, column, max_length, form, workers=workers, skip_bad=skip_bad
+        loaded, component, file, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")
     if out is None and sys.stdout.isatty():
         component = component.with_show(lambda text: in_terminal(cluster_line(text)))
     texts = list["ResolvedText"]()
-    run_component(source, component, out, command, texts.append, as_json=as_json, **envelope)
+    place = loaded.device.type
+    spec = ComponentSpec((model,), "predict", settings, place, precision, batch_size=batch_size)
+    with spec.workers(runners, ray) as shared:
+        run_component(
+            source, component, out, command, shared, texts.append, as_json=as_json, **envelope
+        )
     write_page(html, lambda: cluster_page(f"Clusters by {model}", texts))

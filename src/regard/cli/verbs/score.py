@@ -1,12 +1,14 @@
 """``regard score``: log-probabilities of texts, or of translations."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated
 
-from typer import Option
+from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
+from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, declared_format, table_or_lines
 from regard.data.readers.fields import filled
 from regard.data.readers.sources import NumberedLines
@@ -15,6 +17,7 @@ from regard.ground.errors import BadInput
 
 
 def score(
+    context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
     column: options.COLUMN = None,
@@ -33,7 +36,11 @@ def score(
     batch_size: options.BATCH_SIZE = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
+    workers: options.WORKERS = None,
+    ray: options.RAY = None,
+    skip_bad: options.SKIP_BAD = False,
     out: options.OUT_FILE = None,
+    resume: options.RESUME = False,
     as_json: options.JSON = False,
 ) -> None:
     """Print the log-probability of each text, or translation.
@@ -48,17 +55,30 @@ def score(
     --column names its text, two of them source and translation; --delimiter and --encoding declare
     its form.
 
+    --workers N reads texts in N processes, --ray ADDRESS on the machines of a Ray cluster;
+    statistics of the results are then printed at the end. --resume and --skip-bad work as in regard
+    predict.
+
     Example: paste test.en test.de | regard score runs/tour/model
     """
-    from regard.cli.edited_models import load_model
+    from regard.cli.edited_models import load_model, sharing
+    from regard.tasks.components import ComponentSpec
 
     form = declared_format(delimiter, encoding)
     if whole:
-        flags = {"--column": column, "--delimiter": delimiter, "--encoding": encoding}
+        flags: dict[str, object] = {
+            "--column": column,
+            "--delimiter": delimiter,
+            "--encoding": encoding,
+        }
+        flags |= {"--workers": workers, "--ray": ray, "--resume": resume, "--skip-bad": skip_bad}
         options.refuse(flags, "cannot be used with --whole, which reads the file as one text")
     else:
         check_output(file, out, as_json=as_json)
+    command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
+    _, runners = sharing(loaded, workers, ray, edits)
+    settings, place = {"window": window, "stride": stride}, loaded.device.type
     component = loaded.runner.scorer(window, stride)
     if whole and not component.reads_whole:
         raise BadInput("--whole: cannot be used with a translator, which reads pairs of lines")
@@ -66,7 +86,10 @@ def score(
         source: LineSource = WholeFile(file, parser_of(component, max_length))
     else:
         source = table_or_lines(component, file, column, max_length, form)
-    run_component(source, component, out, None, as_json=as_json, **envelope)
+        source = replace(source, skip_bad=skip_bad)
+    spec = ComponentSpec((model,), "score", settings, place, precision, batch_size=batch_size)
+    with spec.workers(runners, ray) as shared:
+        run_component(source, component, out, command, shared, as_json=as_json, **envelope)
 
 
 class WholeFile(LineSource):

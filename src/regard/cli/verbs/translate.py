@@ -73,6 +73,7 @@ def translate(
     precision: options.PRECISION = "auto",
     engine: options.ENGINE = "auto",
     workers: options.WORKERS = None,
+    ray: options.RAY = None,
     device: options.DEVICE = None,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
@@ -84,7 +85,9 @@ def translate(
     the scores is printed to standard error. JSON lines can be re-ranked by regard sweep.
 
     On a CPU, --workers N (N cores) translates long files in N processes, and --precision int8
-    multiplies in 8 bits; its speed, and the default --engine, depend on the processor.
+    multiplies in 8 bits; its speed, and the default --engine, depend on the processor. --ray
+    ADDRESS translates them on the machines of a Ray cluster. Statistics of the translations are
+    then printed at the end.
 
     A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns translation and score;
     --column names its text; --delimiter and --encoding declare its form.
@@ -133,22 +136,23 @@ def translate(
         options.refuse(of_table, "cannot be used with --prefix, which is for plain lines")
     if prefix is None and not document:
         check_output(file, out, as_json=as_json)
-    command = resumable_command(context, "document")
+    command = resumable_command(context, "document", "workers", "ray")
     folders = (model, *(ensemble or ()))
     if edits is not None:
-        flags = {"--ensemble": ensemble, "--workers": workers}
+        flags = {"--ensemble": ensemble, "--workers": workers, "--ray": ray}
         options.refuse(flags, "cannot be used with --edits")
     translator, edited = decode.load_ensemble(folders, device, edits, batch_size)
     method = decode.choose_method(translator, search, context.params, overrides)
     spec = ComponentSpec(folders, "translate", {"method": method})
-    opened = decode.ready(translator.writer(method, best), spec, precision, engine, workers)
+    writer = translator.writer(method, best)
+    opened = decode.ready(writer, spec, precision, engine, workers, ray)
     code = encoding or "utf-8"
-    with opened as (writer, envelope):
+    with opened as (writer, shared, envelope):
         envelope |= edited
         if document:
             sentence = partial(_parse, parser_of(writer, max_length), translator.tokenizer.source)
             paragraphs = LineSource(file, paragraph_parser(sentence), encoding=code)
-            run_document(paragraphs, writer, out, as_json=as_json, **envelope)
+            run_document(paragraphs, writer, out, shared, as_json=as_json, **envelope)
             return
         if prefix is not None:
             parse = parser_of(writer, max_length)
@@ -156,9 +160,8 @@ def translate(
         else:
             source = table_or_lines(writer, file, column, max_length, form)
         parse = partial(_parse, source.parse, translator.tokenizer.source)
-        run_component(
-            replace(source, parse=parse), writer, out, command, as_json=as_json, **envelope
-        )
+        source = replace(source, parse=parse)
+        run_component(source, writer, out, command, shared, as_json=as_json, **envelope)
 
 
 @dataclass(frozen=True, kw_only=True)

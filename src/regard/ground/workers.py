@@ -1,0 +1,236 @@
+"""Workers that do jobs in parallel: processes of this machine, or actors of a Ray cluster.
+
+Each worker calls ``begin`` once, which may load a model, and applies its result to every job.
+Results come in the order of the jobs, and few jobs are in memory at once. The jobs of a worker that
+dies are done again.
+"""
+
+import multiprocessing
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import Any, Generic, Self, TypeVar
+
+import torch
+
+from regard.ground.errors import BadInput, reason_of
+
+Out = TypeVar("Out")
+Job = tuple[object, ...]
+Begin = Callable[[], Callable[..., Out]]
+
+AHEAD = 2  # jobs of each worker that are begun before their results are needed
+ATTEMPTS = 3  # deaths of workers that a job survives, less one
+LOCAL = "local"  # the address of a Ray that begins and ends with this process
+_work: Callable[..., object] | None = None  # the function that this process runs on a job
+
+
+class Workers(ABC, Generic[Out]):
+    """Base class of ``count`` workers."""
+
+    def __init__(self, count: int):
+        if count < 1:
+            raise BadInput(f"workers must be at least 1, not {count}")
+        self.count = count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers."""
+
+    @abstractmethod
+    def submit(self, job: Job) -> Callable[[], Out]:
+        """Begin a job; returns a function that waits for its result."""
+
+    def map(self, jobs: Iterable[Job], ready: Callable[[], bool] = lambda: True) -> Iterator[Out]:
+        """The result of each job, in order.
+
+        While results are due, it does not wait for jobs: ``ready`` tells whether one has arrived.
+        """
+        coming, pending = iter(jobs), deque[Callable[[], Out]]()
+        ended = False
+        while True:
+            while not ended and len(pending) < AHEAD * self.count and (not pending or ready()):
+                if (job := next(coming, None)) is None:
+                    ended = True
+                else:
+                    pending.append(self.submit(job))
+            if not pending:
+                return
+            yield pending.popleft()()
+
+
+class WorkerProcesses(Workers[Out]):
+    """Processes of this machine, with one thread each.
+
+    They are spawned, not forked: threads of this process do not survive a fork.
+    """
+
+    def __init__(self, count: int, begin: Begin[Out]):
+        super().__init__(count)
+        self.begin = begin
+        self.pool = self._new_pool()
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self.count,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(self.begin,),
+        )
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def submit(self, job: Job) -> Callable[[], Out]:
+        pool, future = self._submit(job)
+
+        def result() -> Out:
+            nonlocal pool, future
+            for _ in range(ATTEMPTS):
+                try:
+                    return future.result()
+                except BrokenProcessPool:
+                    self._replace(pool)
+                    pool, future = self._submit(job)
+            fault = f"a worker process died {ATTEMPTS} times, possibly out of memory"
+            raise BadInput(f"{fault}: use fewer workers")
+
+        return result
+
+    def _submit(self, job: Job) -> tuple[ProcessPoolExecutor, "Future[Any]"]:
+        with suppress(BrokenProcessPool):
+            return self.pool, self.pool.submit(_do, job)
+        self._replace(self.pool)
+        return self.pool, self.pool.submit(_do, job)
+
+    def _replace(self, broken: ProcessPoolExecutor) -> None:
+        """Start new processes in place of a pool in which one has died."""
+        if self.pool is broken:
+            broken.shutdown()
+            self.pool = self._new_pool()
+
+
+class RayActors(Workers[Out]):
+    """Actors of a Ray cluster at an ``address``, or of a Ray on this machine alone ("local").
+
+    Each has a core with one thread, or, if they ``use_gpu``, a GPU. Default count: as many as
+    there are in the cluster.
+    """
+
+    def __init__(self, address: str, begin: Begin[Out], count: int | None, *, use_gpu: bool):
+        ray = _import_ray()
+        kind = "GPU" if use_gpu else "CPU"
+        self.ray, self.started = ray, not ray.is_initialized()
+        self.actors: list[Any] = []
+        if self.started:
+            _connect(ray, address, count if address == LOCAL and not use_gpu else None)
+        most = int(ray.cluster_resources().get(kind, 0))
+        try:
+            super().__init__(most if count is None else count)
+            if self.count > most:
+                raise BadInput(f"{self.count} workers: Ray has {most} {kind}s; use at most {most}")
+        except BadInput:
+            self.close()
+            raise
+        needs = {"num_gpus": 1} if use_gpu else {"num_cpus": 1}
+        remote = ray.remote(max_restarts=ATTEMPTS, max_task_retries=ATTEMPTS, **needs)(_Actor)
+        self.actors = [remote.remote(begin, None if use_gpu else 1) for _ in range(self.count)]
+        self.pending: list[list[object]] = [[] for _ in self.actors]  # jobs of each actor
+
+    def close(self) -> None:
+        for actor in self.actors:
+            self.ray.kill(actor)
+        if self.started:
+            self.ray.shutdown()
+
+    def submit(self, job: Job) -> Callable[[], Out]:
+        number = min(range(self.count), key=self._load)
+        reference = self.actors[number].do.remote(job)
+        self.pending[number].append(reference)
+
+        def result() -> Out:
+            try:
+                return self.ray.get(reference)
+            except self.ray.exceptions.RayTaskError as error:
+                raise error.cause from None
+            except self.ray.exceptions.RayError as error:
+                raise BadInput(f"Ray: {reason_of(error)}") from None
+
+        return result
+
+    def _load(self, number: int) -> int:
+        """The number of unfinished jobs of an actor."""
+        if pending := self.pending[number]:
+            _, self.pending[number] = self.ray.wait(pending, num_returns=len(pending), timeout=0)
+        return len(self.pending[number])
+
+
+class _Actor:
+    """Worker of Ray; with ``threads``, torch computes in that number of threads."""
+
+    def __init__(self, begin: Begin[object], threads: int | None):
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self.work = begin()
+
+    def do(self, job: Job) -> object:
+        return self.work(*job)
+
+
+def end_with_parent() -> None:
+    """End this process when the process that started it ends, even if that is killed."""
+    Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _begin(begin: Begin[object]) -> None:
+    global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
+    end_with_parent()
+    torch.set_num_threads(1)
+    _work = begin()
+
+
+def _do(job: Job) -> object:
+    assert _work is not None
+    return _work(*job)
+
+
+def _import_ray() -> Any:
+    try:
+        return import_module("ray")
+    except ImportError:
+        raise BadInput("Ray is not installed; install it with: pip install 'regard[ray]'") from None
+
+
+def _connect(ray: Any, address: str, cores: int | None) -> None:
+    """Start a Ray on this machine, or connect to the cluster at ``address``."""
+    options: dict[str, object] = {"configure_logging": False, "log_to_driver": False}
+    if address == LOCAL:
+        options |= {"address": LOCAL, "include_dashboard": False, "num_cpus": cores}
+    else:
+        options |= {"address": address}
+    try:
+        ray.init(**options)
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"Ray at {address}: {reason_of(error)}") from None

@@ -1,0 +1,125 @@
+"""Workers: results in order, few jobs at once, and the jobs of a dead worker done again."""
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from regard.ground import workers
+from regard.ground.errors import BadInput
+from regard.ground.workers import AHEAD, ATTEMPTS, RayActors, WorkerProcesses, Workers
+
+
+class Inline(Workers):
+    """Workers in this process, which do a job when its result is needed."""
+
+    def __init__(self, count, begin):
+        super().__init__(count)
+        self.work, self.begun = begin(), 0
+
+    def close(self):
+        self.work = None
+
+    def submit(self, job):
+        self.begun += 1
+        return partial(self.work, *job)
+
+
+def square(number):
+    return number * number, os.getpid()
+
+
+def die(number):
+    """Kill the process of the worker at one number, once: the file says that it has been."""
+    path = Path(os.environ["DIED"])
+    if number == 5 and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return square(number)
+
+
+def always_die(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuse(number):
+    raise BadInput(f"number {number} is bad")
+
+
+def begin(work):
+    return work
+
+
+def test_results_come_in_order_and_few_jobs_are_begun():
+    taken = []
+
+    def jobs():
+        for number in range(20):
+            taken.append(number)
+            yield (number,)
+
+    with Inline(2, lambda: lambda number: number) as inline:
+        for result in inline.map(jobs()):
+            assert len(taken) <= result + 2 * AHEAD
+        assert taken == [*range(20)] and inline.begun == 20
+
+
+def test_results_that_are_due_do_not_wait_for_jobs():
+    arrived = []
+
+    def jobs():
+        for number in range(3):
+            arrived.append(number)
+            yield (number,)
+
+    with Inline(4, lambda: lambda number: number) as inline:
+        results = inline.map(jobs(), ready=lambda: False)
+        assert [(next(results), len(arrived)) for _ in range(3)] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_no_worker_is_refused():
+    with pytest.raises(BadInput, match="at least 1, not 0"):
+        WorkerProcesses(0, lambda: square)
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(workers, "import_module", absent)
+    with pytest.raises(BadInput, match=r"Ray is not installed; .*regard\[ray\]"):
+        RayActors("local", lambda: square, 1, use_gpu=False)
+
+
+@pytest.fixture
+def _importable(monkeypatch, tmp_path):
+    """Workers find this file; one may die."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    monkeypatch.setenv("DIED", str(tmp_path / "died"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_importable")
+def test_the_jobs_of_a_killed_process_are_done_again(tmp_path):
+    with WorkerProcesses(2, partial(begin, die)) as processes:
+        results = [*processes.map((number,) for number in range(12))]
+    assert [result for result, _ in results] == [number**2 for number in range(12)]
+    assert (tmp_path / "died").exists() and len({process for _, process in results}) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_importable")
+def test_a_job_that_kills_every_process_is_given_up():
+    expected = pytest.raises(BadInput, match=f"a worker process died {ATTEMPTS} times")
+    with WorkerProcesses(1, partial(begin, always_die)) as processes, expected:
+        list(processes.map([(1,)]))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_importable")
+def test_an_error_of_a_process_is_raised_here():
+    expected = pytest.raises(BadInput, match=r"^number 7 is bad$")
+    with WorkerProcesses(1, partial(begin, refuse)) as processes, expected:
+        list(processes.map([(7,)]))
