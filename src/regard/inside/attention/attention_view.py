@@ -17,10 +17,12 @@ from regard.ground.files import write_bytes
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.record import Records
-from regard.inside.views.attention_html import attention_page
+from regard.inside.views.attention_record import attention_record
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import HTMLPage, clip, escape_line
+from regard.inside.views.markup import clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
+from regard.inside.views.pages import RecordPage
+from regard.inside.views.view_record import ViewRecord
 
 
 class TextPrinter(Protocol):
@@ -29,7 +31,7 @@ class TextPrinter(Protocol):
     def text(self, text: str) -> None: ...
 
 
-class View(HTMLPage):
+class View(RecordPage):
     """Base class of views of attention; views without choices explain that in ``_fixed``."""
 
     _fixed: ClassVar[str] = ""
@@ -150,9 +152,11 @@ class AttentionView(View):
         labels = shown.queries, shown.keys
         return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
 
-    def html(self) -> str:
-        summary = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
-        return attention_page(self.title, summary, self.maps, self._chosen)
+    def view_record(self, *, lazy: bool = False) -> ViewRecord:
+        """Record of all maps; with ``lazy``, the weights of layers are asked for one by one."""
+        caption = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
+        labels = {"title": self.title, "caption": caption}
+        return attention_record("attention", self.maps, lazy=lazy, **labels, chosen=self._chosen)
 
     @property
     def _chosen(self) -> dict[str, int | None]:

@@ -11,13 +11,15 @@ from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.record import Record
-from regard.inside.views.attention_html import image_page
+from regard.inside.views.attention_record import attention_record
 from regard.inside.views.attention_text import Paint, heat_map
 from regard.inside.views.markup import clip
-from regard.inside.views.panels import Panel, Sheet, lay_out
+from regard.inside.views.panels import Panel, Sheet, lay_out, png_bytes
+from regard.inside.views.view_record import ViewRecord
 from regard.text.segmentation import LabelledImage
 
 CLASS, MEAN = "class", "mean"
+CLASSES = 10  # listed classes of an image
 
 Query = str | tuple[int, int]
 """A token before the patches ("class", "distillation"), row and column of a patch, or "mean"."""
@@ -90,9 +92,21 @@ class ImageAttention(AttentionView):
     def png(self) -> bytes:
         return self._sheet.png()
 
-    def html(self) -> str:
+    def view_record(self, *, lazy: bool = False) -> ViewRecord:
         scores = {} if self.prediction is None else self.prediction.scores
-        return image_page(self.title, self.predicted, self.maps, self._chosen, self.image, scores)
+        classes = sorted(scores.items(), key=lambda pair: -pair[1])[:CLASSES]
+        return attention_record(
+            "image_patches",
+            self.maps,
+            lazy=lazy,
+            title=self.title,
+            caption=self.predicted,
+            chosen=self._chosen,
+            image=png_bytes(self.image.pixels_HWC),
+            grid=self.image.grid,
+            tokens=self.image.tokens,
+            classes=classes,
+        )
 
     @property
     def _chosen(self) -> dict[str, int | None]:

@@ -11,8 +11,9 @@ from regard.ground.batch import Ids
 from regard.ground.errors import BadInput
 from regard.inside.attention.attention_view import View
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import clip, escape_line, report_page
+from regard.inside.views.markup import clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
+from regard.inside.views.view_record import ViewRecord
 
 NAMED = 5  # heads listed below the table
 
@@ -64,13 +65,10 @@ class InductionScores(View):
     def svg(self) -> str:
         return draw_attention(self.title, self.caption, *self._table)
 
-    def html(self) -> str:
-        layers, heads, scores_LH, exists_LH = self._table
-        rows = [
-            [layer, *(f"{x:.3f}" if exists else "" for x, exists in zip(*row, strict=True))]
-            for layer, *row in zip(layers, scores_LH, exists_LH, strict=True)
-        ]
-        return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])
+    def view_record(self) -> ViewRecord:
+        names = "rows", "columns", "values", "exists"
+        grid = {"name": "induction", **dict(zip(names, self._table, strict=True))}
+        return ViewRecord.of("grids", title=self.title, caption=self.caption, grids=[grid])
 
     def to_json(self) -> dict[str, object]:
         scores = [scores_H.round(6).tolist() for scores_H in self.layers]

@@ -12,9 +12,10 @@ from regard.inside.attention.attention_map import merge
 from regard.inside.attention.attention_view import View
 from regard.inside.record import Records
 from regard.inside.views.attention_text import LEVELS
-from regard.inside.views.markup import escape_line, fill_template, score_rows
+from regard.inside.views.markup import escape_line
 from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.word_marks import mark_word, word_lines, word_spans
+from regard.inside.views.view_record import ViewRecord
+from regard.inside.views.word_marks import mark_word, word_lines
 
 CAPTION = "pooling weight of each word"
 
@@ -55,14 +56,19 @@ class WordWeights(View):
     def svg(self) -> str:
         return draw_attention(self.title, CAPTION, ("pool",), self.words, self.weights[None])
 
-    def html(self) -> str:
+    def view_record(self) -> ViewRecord:
         scores = {} if self.prediction is None else self.prediction.scores
-        parts = {"words": word_spans(self.words, self.weights), "classes": score_rows(scores)}
-        peak, styles = (
-            f"{self.weights.max(initial=0.0):.3f}",
-            ["page.css", "words.css", "classes.css"],
+        classes = sorted(scores.items(), key=lambda pair: -pair[1])
+        return ViewRecord.of(
+            "attribution",
+            title=self.title,
+            caption=CAPTION,
+            signed=False,
+            targets=["pool"],
+            words=self.words,
+            methods=[{"name": "pool", "title": CAPTION, "values": self.weights[None]}],
+            comparison={"columns": ["class", "score"], "rows": classes},
         )
-        return fill_template("words.html", title=self.title, styles=styles, **parts, peak=peak)
 
     def to_json(self) -> dict[str, object]:
         prediction = {} if self.prediction is None else asdict(self.prediction)

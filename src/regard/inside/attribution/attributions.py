@@ -24,11 +24,11 @@ from regard.inside.attribution.methods import (
 from regard.inside.attribution.target_function import TargetFunction
 from regard.inside.inspected_model import InspectedModel, title_of
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.attribution_html import attribution_page
 from regard.inside.views.line_chart import Chart, ChartLine
 from regard.inside.views.markup import clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.panels import Panel, Sheet, lay_out
+from regard.inside.views.panels import Panel, Sheet, lay_out, png_bytes
+from regard.inside.views.view_record import ViewRecord
 from regard.inside.views.word_marks import draw_bars, word_lines
 from regard.text.segmentation import LabelledImage
 
@@ -149,18 +149,26 @@ class Attributions(View):
     def png(self) -> bytes:
         return super().png() if self.image is None else self._sheet(self.image).png()
 
-    def html(self) -> str:
-        named = {TITLES[name]: values for name, values in self.weights.items()}
-        columns = ["method", *self.compared, "area"]
-        cells = [[_cell(cell) for cell in row] for row in self.method_rows]
-        return attribution_page(
-            self.title,
-            f"{self.summary}; {COLOURS}",
-            (self.targets, self.words, named),
-            self.image,
-            (columns, cells),
-            self.deletion_chart,
-            self._completeness,
+    def view_record(self) -> ViewRecord:
+        picture: dict[str, object] = {}
+        if self.image is not None:
+            picture = {"grid": self.image.grid, "image": png_bytes(self.image.pixels_HWC)}
+        methods = [
+            {"name": name, "title": TITLES[name], "values": values_MW}
+            for name, values_MW in self.weights.items()
+        ]
+        comparison = {"columns": ["method", *self.compared, "area"], "rows": self.method_rows}
+        return ViewRecord.of(
+            "attribution",
+            title=self.title,
+            caption=self.summary,
+            targets=self.targets,
+            words=self.words,
+            methods=methods,
+            comparison=comparison,
+            charts=[self.deletion_chart.fields],
+            notes=self._completeness,
+            **picture,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -217,10 +225,6 @@ class Attributions(View):
 
 def _peak(values: np.ndarray) -> float:
     return float(np.abs(values).max(initial=0.0))
-
-
-def _cell(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else "" if cell is None else f"{cell:.3f}"
 
 
 def attribute(

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from regard.ground.errors import BadInput, did_you_mean
 from regard.inside.heads.head_report import CAUSAL, COLUMNS, HeadFigures
-from regard.inside.views.formation_html import FigureFrames, HeadFrames, formation_page
 from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
-from regard.inside.views.markup import HTMLPage
+from regard.inside.views.pages import RecordPage, page
+from regard.inside.views.view_record import ViewRecord
 
 DRAWN = 5  # heads with a curve
 CAUSAL_SCORES = ("previous", "duplicate", "induction")
@@ -41,7 +43,7 @@ class Appearance:
 
 
 @dataclass(frozen=True)
-class Formation(HTMLPage):
+class Formation(RecordPage):
     """Reports on the heads of one run by step; the page has a slider over them."""
 
     title: str
@@ -183,31 +185,40 @@ class Formation(HTMLPage):
         inner = [x for x in round_ticks(first, last) if first <= x <= last and x.is_integer()]
         return [(x, f"{x:,.0f}") for x in inner]
 
-    def frames(self) -> HeadFrames:
-        """The record that the page is drawn from."""
-        return HeadFrames(
-            self.title,
-            self.caption,
-            [at.step for at in self.steps],
-            self.losses,
-            [head.place for head in self.steps[0].heads],
-            {name: self._frames_of(name) for name in self.figure_names},
-            self.loss_chart,
+    def view_record(self, name: str | None = None) -> ViewRecord:
+        """Record with all figures of all steps; the figure ``name`` is shown first."""
+        return ViewRecord.of(
+            "formation",
+            title=self.title,
+            caption=self.caption,
+            steps=[at.step for at in self.steps],
+            losses=self.losses,
+            places=[head.place for head in self.steps[0].heads],
+            figures={each: self._frames_of(each) for each in self.figure_names},
+            loss=self.loss_chart.fields,
+            first=name or self.first_figure,
         )
 
-    def _frames_of(self, name: str) -> FigureFrames:
+    def _frames_of(self, name: str) -> dict[str, object]:
+        """One figure by step and head; a cell is darkest at ``most``."""
         values = [[head.figures.get(name) for head in at.heads] for at in self.steps]
         known = [abs(value) for row in values for value in row if value is not None]
         column = COLUMNS[name]
-        most = max(known, default=0.0) if column.most is None else column.most
-        return FigureFrames(column.about, values, most, column.digits, self.chart(name))
+        return {
+            "about": column.about,
+            "values": np.array([[value or 0.0 for value in row] for row in values]),
+            "exists": np.array([[value is not None for value in row] for row in values]),
+            "most": max(known, default=0.0) if column.most is None else column.most,
+            "digits": column.digits,
+            "chart": self.chart(name).fields,
+        }
 
-    def svg(self, name: str) -> str:
+    def svg(self, name: str | None = None) -> str:
         """Chart of a figure as SVG."""
-        return self.chart(name).svg()
+        return self.chart(name or self.first_figure).svg()
 
     def html(self, name: str | None = None) -> str:
-        return formation_page(self.frames(), name or self.first_figure)
+        return page(self.view_record(name))
 
 
 def _head_of(record: Mapping[str, Any]) -> HeadFigures:

@@ -12,14 +12,9 @@ from rich.text import Text
 
 from regard.inside.attention.attention_view import View
 from regard.inside.heads.relations import RelationScore
-from regard.inside.views.head_grid import (
-    GridCell,
-    GridSite,
-    TitledTable,
-    draw_head_grids,
-    head_page,
-)
+from regard.inside.views.head_grid import GridCell, GridSite, draw_head_grids
 from regard.inside.views.markup import clip, escape_line
+from regard.inside.views.view_record import ViewRecord
 
 POSITIONAL = 0.9  # share of words at one offset (Voita et al., 2019, section 5.2)
 SINK = 0.6  # weight on special tokens (Clark et al., 2019, section 6)
@@ -136,6 +131,11 @@ class HeadFigures:
         return next(iter(self.roles), "")
 
     @property
+    def short(self) -> str:
+        """Short description of the first role; empty: none."""
+        return next(iter(self.roles.values()), "")
+
+    @property
     def summary(self) -> str:
         """All roles in one line."""
         return "; ".join(
@@ -207,15 +207,26 @@ class HeadReport(View):
     def svg(self) -> str:
         return draw_head_grids(self.title, self.caption, self._sites, ROLES)
 
-    def html(self) -> str:
-        tables: list[TitledTable] = []
-        if self.relations:
-            tables.append(("Relations", *self._texts(*self.relation_table()), []))
-        anchors = [each.anchor for each in self.by_role]
-        tables.append(("Heads", *self._texts(*self.head_table()), anchors))
-        legend = [f"{name}: {COLUMNS[name].about}" for name in self.figure_names]
-        notes = [*self.notes, *legend]
-        return head_page(self.title, self.caption, self._sites, ROLES, tables, notes)
+    def view_record(self) -> ViewRecord:
+        tables = {"Relations": self.relation_table()} if self.relations else {}
+        tables["Heads"] = self.head_table()
+        names = self.figure_names
+        return ViewRecord.of(
+            "heads",
+            title=self.title,
+            caption=self.caption,
+            sites=[
+                {"name": name, "layers": [[*map(_cell, layer)] for layer in layers]}
+                for name, layers in self._by_site.items()
+            ],
+            roles=ROLES,
+            figures={n: {"about": COLUMNS[n].about, "most": COLUMNS[n].most} for n in names},
+            tables=[
+                {"title": title, "columns": table[0], "rows": self._texts(*table)[1]}
+                for title, table in tables.items()
+            ],
+            notes=[*self.notes, *(f"{name}: {COLUMNS[name].about}" for name in names)],
+        )
 
     def to_json(self) -> dict[str, object]:
         heads = [
@@ -261,18 +272,28 @@ class HeadReport(View):
     @property
     def _sites(self) -> list[GridSite]:
         """Cells of the grid, by site and layer."""
-        sites: dict[str, list[list[GridCell]]] = {}
+        return [
+            GridSite(name, [[self._grid_cell(head) for head in layer] for layer in layers])
+            for name, layers in self._by_site.items()
+        ]
+
+    @property
+    def _by_site(self) -> dict[str, list[list[HeadFigures]]]:
+        """Heads by site and layer."""
+        sites: dict[str, list[list[HeadFigures]]] = {}
         for each in self.heads:
             layers = sites.setdefault(each.site, [])
             layers += [[] for _ in range(each.layer + 1 - len(layers))]
-            shown = {
-                name: format_figure(name, value)
-                for name in self.figure_names
-                if (value := each.figures.get(name)) is not None
-            }
-            short = next(iter(each.roles.values()), "")
-            layers[each.layer].append(GridCell(each.anchor, each.role, short, each.summary, shown))
-        return [GridSite(name, layers) for name, layers in sites.items()]
+            layers[each.layer].append(each)
+        return sites
+
+    def _grid_cell(self, head: HeadFigures) -> GridCell:
+        shown = {
+            name: format_figure(name, value)
+            for name in self.figure_names
+            if (value := head.figures.get(name)) is not None
+        }
+        return GridCell(head.anchor, head.role, head.short, head.summary, shown)
 
     def _texts(
         self, columns: Sequence[str], rows: Sequence[Sequence[str | float | None]]
@@ -282,6 +303,12 @@ class HeadReport(View):
             [format_figure(name, value) for name, value in zip(columns, row, strict=True)]
             for row in rows
         ]
+
+
+def _cell(head: HeadFigures) -> dict[str, object]:
+    """Fields of a head in a record for views."""
+    role = {"role": head.role, "short": head.short, "summary": head.summary}
+    return {**role, "figures": head.figures}
 
 
 def format_figure(name: str, value: str | float | None) -> str:

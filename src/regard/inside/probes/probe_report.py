@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from regard.inside.views import line_chart, markup
+from regard.inside.views import line_chart
 from regard.inside.views.line_chart import Chart, ChartLine
+from regard.inside.views.pages import RecordPage
+from regard.inside.views.view_record import ViewRecord
 from regard.metrics.intervals import Interval
 
 RANDOM, CONTROL, MAJORITY, MIX = "random weights", "control task", "majority", "mix"
@@ -111,7 +113,7 @@ class ScoreComparison:
 
 
 @dataclass(frozen=True)
-class ProbeReport(markup.HTMLPage):
+class ProbeReport(RecordPage):
     """Probes of several models on one task; a page, a drawing, and tables."""
 
     task: str
@@ -178,20 +180,18 @@ class ProbeReport(markup.HTMLPage):
         """Charts of all models, side by side."""
         return line_chart.side_by_side(self.title, self.charts())
 
-    def html(self) -> str:
-        texts = [[_text(cell) for cell in row] for row in self.table()]
-        charts = [chart.svg(line_chart.PAGE_COLOURS) for chart in self.charts()]
+    def view_record(self) -> ViewRecord:
         lines = [
             f"{verdict.first} – {verdict.second}: {verdict.difference:+.3f}, {verdict}"
             for verdict in self.verdicts()
         ]
-        return markup.report_page(self.title, COLUMNS, texts, charts, [*lines, *self.notes])
-
-
-def _text(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+        return ViewRecord.of(
+            "probes",
+            title=self.title,
+            charts=[chart.fields for chart in self.charts()],
+            table={"title": "accuracies", "columns": COLUMNS, "rows": self.table()},
+            notes=[*lines, *self.notes],
+        )
 
 
 def _rows(model: ModelScores) -> Iterator[list[Cell]]:

@@ -9,7 +9,7 @@ biases, sum to the logit. It holds for pre-norm and post-norm models.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ class Contributions(GridView):
     last, and the biases of all layers together.
     """
 
+    kind: ClassVar[str] = "contributions"
     title: str
     target: LogitTarget
     logit: float
@@ -92,6 +93,11 @@ class Contributions(GridView):
             values_LC[place], exists_LC[place] = each.value, True
         rows = [f"layer {layer}" for layer in range(depth)]
         return [Grid("contributions", rows, columns, values_LC, exists_LC)]
+
+    @property
+    def fields(self) -> dict[str, object]:
+        components = [{"name": each.name, "value": each.value} for each in self.components]
+        return {"target": str(self.target), "logit": self.logit, "components": components}
 
     def to_json(self) -> dict[str, object]:
         components = [

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from regard.inside.attention.attention_view import View
 from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import clip, escape_line, report_page
+from regard.inside.views.markup import clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
+from regard.inside.views.view_record import ViewRecord
 
 
 class Grid(NamedTuple):
@@ -23,11 +24,18 @@ class Grid(NamedTuple):
     values_LC: np.ndarray
     exists_LC: np.ndarray | None = None
 
+    @property
+    def fields(self) -> dict[str, object]:
+        """Fields of a record for views."""
+        labels = {"name": self.name, "rows": self.rows, "columns": self.columns}
+        return {**labels, "values": self.values_LC, "exists": self.exists_LC}
+
 
 class GridView(View):
     """Base class of views of one or several grids with a title and a caption."""
 
     _fixed: ClassVar[str] = "this view covers all layers and heads: do not choose any"
+    kind: ClassVar[str] = "grids"  # of the record for views
     title: str
 
     @property
@@ -56,11 +64,16 @@ class GridView(View):
     def _svg(self, grid: Grid) -> str:
         return draw_attention(self.title, self.caption, *grid[1:])
 
-    def html(self) -> str:
-        columns, rows = self.table
-        texts = [[f"{x:+.4f}" if isinstance(x, float) else str(x) for x in row] for row in rows]
-        drawings = map(self._svg, self.grids)
-        return report_page(self.title, columns, texts, drawings, [self.caption])
+    def view_record(self) -> ViewRecord:
+        grids = [grid.fields for grid in self.grids]
+        return ViewRecord.of(
+            self.kind, title=self.title, caption=self.caption, grids=grids, **self.fields
+        )
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """Further fields of the record for views."""
+        return {}
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
         yield Text(clip(escape_line(self.title), width))

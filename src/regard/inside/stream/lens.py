@@ -7,6 +7,7 @@ the model's own.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ class LogitLens(GridView):
     ``ranks_LP`` its ranks, from 1.
     """
 
+    kind: ClassVar[str] = "logit_lens"
     title: str
     layers: tuple[str, ...]
     tokens: tuple[str, ...]
@@ -49,6 +51,12 @@ class LogitLens(GridView):
     @property
     def grids(self) -> Sequence[Grid]:
         return [Grid("lens", self.layers, self.tokens, self.final_LP)]
+
+    @property
+    def fields(self) -> dict[str, object]:
+        labels = {"layers": self.layers, "tokens": self.tokens, "tops": self.tops}
+        numbers = {"probabilities": self.probabilities_LP, "final": self.final_LP}
+        return {**labels, **numbers, "ranks": self.ranks_LP.tolist()}
 
     @property
     def columns(self) -> list[str]:

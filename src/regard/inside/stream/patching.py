@@ -8,7 +8,7 @@ Meng et al., 2022, arXiv:2202.05262).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ class PatchEffects(GridView):
     one map for each side of the model, layer by position, or for each attention, layer by head.
     """
 
+    kind: ClassVar[str] = "patching"
     title: str
     at: str
     target: LogitTarget

@@ -1,10 +1,12 @@
 """Searches as trees: every candidate of every step, and why it was kept or pruned."""
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
+from regard.inside.views.pages import RecordPage
+from regard.inside.views.view_record import ViewRecord
 from regard.search.beam import Beam
 from regard.search.hypothesis import Hypothesis
 
@@ -62,9 +64,10 @@ class LengthRuleChoice:
     score: float
 
 
-class SearchTree(ABC):
+class SearchTree(RecordPage):
     """Base class of search trees for one sentence; ``hypotheses`` have ended, the best first."""
 
+    kind: ClassVar[str]  # of the record for views
     title: str
     nodes: tuple[BeamNode, ...]
     hypotheses: tuple[TreeHypothesis, ...]
@@ -85,6 +88,34 @@ class SearchTree(ABC):
     @abstractmethod
     def why(self, number: int) -> str:
         """Reason why a candidate was kept or pruned."""
+
+    def view_record(self) -> ViewRecord:
+        return ViewRecord.of(
+            self.kind,
+            title=self.title,
+            caption=self.hypotheses[0].text,
+            summary=self.summary,
+            nodes=[*map(self._node, range(len(self.nodes)))],
+            winner=self.winner,
+            pruned=PRUNED,
+            hypotheses=[
+                {"node": each.node, "text": each.text, "score": each.hypothesis.score}
+                for each in self.hypotheses
+            ],
+            **self.fields,
+        )
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """Further fields of the record for views."""
+        return {}
+
+    def _node(self, number: int) -> dict[str, object]:
+        """Fields of a candidate in the record."""
+        node = self.nodes[number]
+        place = {"parent": node.parent, "step": node.step, "rank": node.rank, "fate": node.fate}
+        texts = {"piece": node.piece, "label": self.label(number), "text": self.prefix_text(number)}
+        return {**place, **texts, "figures": self.figures(number), "why": self.why(number)}
 
     @property
     def steps(self) -> int:
@@ -117,6 +148,7 @@ class SearchTree(ABC):
 class BeamTree(SearchTree):
     """Tree of a beam search, with the best hypothesis under other length penalties."""
 
+    kind: ClassVar[str] = "beam_tree"
     title: str
     beam: Beam
     nodes: tuple[BeamNode, ...]
@@ -129,6 +161,10 @@ class BeamTree(SearchTree):
         counts = f"{len(self.nodes) - 1} candidates, {pruned} of them pruned"
         search = f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps"
         return f"{search}, {counts}, {len(self.hypotheses)} hypotheses"
+
+    @property
+    def fields(self) -> dict[str, object]:
+        return {"choices": [asdict(choice) for choice in self.choices]}
 
     def label(self, number: int) -> str:
         node = self.nodes[number]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class TokenTree(SearchTree):
     top-p; the probability under the model follows from the node's ``logprob``.
     """
 
+    kind: ClassVar[str] = "token_tree"
     title: str
     search: str
     nodes: tuple[BeamNode, ...]
@@ -60,6 +61,10 @@ class TokenTree(SearchTree):
         if number == self.winner[-1]:
             return ENDINGS[self.ended]
         return "chosen" if number in self.winner else "not chosen"
+
+    def _node(self, number: int) -> dict[str, object]:
+        chances = {"probability": self.probability(number), "chance": self.sampling[number]}
+        return {**super()._node(number), **chances}
 
     def to_json(self) -> dict[str, object]:
         """Record for JSON: each step with its candidates, the most probable first."""

@@ -92,7 +92,7 @@ def unpack_weights(record: ViewRecord, weights: Mapping[str, Any]) -> np.ndarray
 
 
 def _fitting_steps(maps: Sequence[AttentionMap], most: int) -> int | None:
-    """Steps of the finest packing that fits into ``most`` bytes, compressed; None: units; 0: none."""
+    """Steps of the finest packing that fits into ``most`` bytes; None: units; 0: none fits."""
     heads = [weights_LS[None] for each in maps for layer in each.layers for weights_LS in layer]
     sample = heads[SAMPLE // 2 :: SAMPLE] or heads
     for steps in (None, *STEPS):

@@ -92,6 +92,17 @@ class Chart:
         ]
         return markup.svg_element(self.title, WIDTH, HEIGHT, parts, colours.ink)
 
+    @property
+    def fields(self) -> dict[str, object]:
+        """Fields of a record for views."""
+        lines = [
+            {"name": line.name, "points": line.points, "intervals": line.intervals}
+            for line in self.lines
+        ]
+        axes = {"title": self.title, "across": self.across, "up": self.up, "ticks": self.ticks}
+        scale = {"decades": self.decades, "fitted": self.fitted, "spanned": self.spanned}
+        return {**axes, **scale, "lines": lines}
+
     def _repr_html_(self) -> str:
         return self.svg()
 

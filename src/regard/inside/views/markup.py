@@ -6,6 +6,7 @@ Pages are filled templates of ``assets``.
 
 import unicodedata
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -21,6 +22,7 @@ GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
 INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+COVERED = "grid-area:1/1;max-width:100%;max-height:760px"
 Rows = Iterable[Sequence[str]]
 
 
@@ -121,6 +123,7 @@ class Titled(Protocol):
     @property
     def title(self) -> str: ...
     def html(self) -> str: ...
+    def svg(self) -> str: ...
 
 
 class HTMLPage(ABC):
@@ -130,12 +133,34 @@ class HTMLPage(ABC):
     def html(self) -> str:
         """HTML page without external resources."""
 
+    def svg(self) -> str:
+        """Standalone SVG file; empty if there is no drawing."""
+        return ""
+
     def _repr_html_(self: Titled) -> str:
-        """Page in an iframe, which keeps the styles of page and notebook apart."""
+        """Page in an iframe, which keeps the styles of page and notebook apart.
+
+        It covers the drawing, which is left where a notebook is shown without iframes.
+        """
+        title, drawing = escape(escape_line(self.title)), self.svg()
+        place = "grid-area:1/1;width:100%;border:0"
+        image = ""
+        if drawing:
+            data = b64encode(drawing.encode()).decode()
+            image = f'<img alt="{title}" src="data:image/svg+xml;base64,{data}" style="{COVERED}">'
         return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
-            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
+            f'<div style="display:grid">{image}<iframe srcdoc="{escape(self.html())}" '
+            f'title="{title}" sandbox="allow-scripts allow-downloads" '
+            f'style="{place};height:760px;background:canvas;z-index:1"></iframe></div>'
         )
+
+    def _repr_mimebundle_(
+        self: Titled, include: object = None, exclude: object = None
+    ) -> dict[str, str]:
+        """Page, drawing and text: a notebook shows the first that it can."""
+        bundle = {"text/html": HTMLPage._repr_html_(self), "text/plain": str(self)}
+        drawing = self.svg()
+        return {**bundle, "image/svg+xml": drawing} if drawing else bundle
 
 
 def report_page(

@@ -6,13 +6,14 @@ In a page each module is a function that runs once, in the order of imports: ``i
 
 import re
 import zlib
+from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 
-from regard.inside.views.markup import POLICY, escape_line
+from regard.inside.views.markup import POLICY, HTMLPage, escape_line
 from regard.inside.views.view_record import ViewRecord
 
 MODULES = {
@@ -28,6 +29,7 @@ MODULES = {
     "contributions": "contributions",
     "logit_lens": "logit_lens",
     "patching": "grids",
+    "grids": "grids",
     "heads": "heads",
     "probes": "charts",
     "curves": "charts",
@@ -66,6 +68,17 @@ await page.open({{{views}}});
 </body>
 </html>
 """
+
+
+class RecordPage(HTMLPage):
+    """Base class of results whose page is a view of their record."""
+
+    @abstractmethod
+    def view_record(self) -> ViewRecord:
+        """Record for the view in a page, in the studio or in a notebook."""
+
+    def html(self) -> str:
+        return page(self.view_record())
 
 
 def asset_names() -> list[str]:

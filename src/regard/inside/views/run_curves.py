@@ -7,8 +7,10 @@ from math import isfinite
 from rich.text import Text
 
 from regard.inside.views import markup
-from regard.inside.views.line_chart import HEIGHT, WIDTH, Chart, ChartLine, Report, round_ticks
+from regard.inside.views.line_chart import HEIGHT, WIDTH, Chart, ChartLine, round_ticks
 from regard.inside.views.line_text import chart_text
+from regard.inside.views.pages import RecordPage
+from regard.inside.views.view_record import ViewRecord
 
 DEV = "dev"
 PREFIXES = {"train": ""}  # before the figures of an event; others have its type
@@ -20,7 +22,7 @@ Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Curves(markup.HTMLPage):
+class Curves(RecordPage):
     """Curves of runs: the figures of all events by the name of the run.
 
     A figure of an evaluation has "dev" before its name: "dev loss". Training figures are smoothed
@@ -77,15 +79,17 @@ class Curves(markup.HTMLPage):
         ]
         return markup.svg_element(self.title, WIDTH, HEIGHT * len(charts), parts)
 
-    def html(self) -> str:
+    def view_record(self) -> ViewRecord:
         columns = ["run", "step", *self.drawn]
-        rows = [
-            [run, f"{step:,.0f}", *("–" if value is None else f"{value:.4g}" for value in values)]
-            for run, step, *values in self.last_values
-        ]
-        note = f"last values; training figures are smoothed by {self.smooth:g}"
-        notes = [note if self.smooth else "last values"]
-        return Report(self.title, columns, rows, self.charts, notes).html()
+        rows = [[run, f"{step:,.0f}", *values] for run, step, *values in self.last_values]
+        note = f"training figures are smoothed by {self.smooth:g}"
+        return ViewRecord.of(
+            "curves",
+            title=self.title,
+            charts=[chart.fields for chart in self.charts.values()],
+            table={"title": "last values", "columns": columns, "rows": rows},
+            notes=[note] if self.smooth else [],
+        )
 
     def text(self, width: int) -> Iterator[Text]:
         """All charts as lines of text."""

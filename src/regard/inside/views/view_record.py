@@ -6,11 +6,11 @@ which ``arrayOf`` of base.js reads. On the wire a record is
 
 1. the length of the header in bytes, as an unsigned integer of 32 bits (little-endian), and four
    zero bytes;
-2. the header, JSON in UTF-8: ``{"kind", "record", "lengths"}``, ``lengths`` of the buffers in bytes;
+2. the header, JSON in UTF-8: ``{"kind", "record", "lengths"}``, with the lengths of buffers;
 3. the buffers, in order.
 
-Header and buffers are filled up with spaces and zeros to a multiple of 8 bytes. ``decode`` of base.js
-reads it.
+Header and buffers are filled up with spaces and zeros to a multiple of 8 bytes. ``decode`` of
+base.js reads it.
 """
 
 import json

@@ -115,7 +115,7 @@ export function arrayOf(record, { buffer, dtype }) {
 export function rowsOf(record, reference) {
   const all = arrayOf(record, reference);
   const [height, width] = reference.shape;
-  return range(height).map((row) => all.subarray(row * width, (row + 1) * width));
+  return range(height).map((row) => /** @type {Float32Array} */ (all.subarray(row * width, (row + 1) * width)));
 }
 
 // ---- colours ----------------------------------------------------------------------------------
@@ -124,6 +124,11 @@ export function rowsOf(record, reference) {
 const STOPS = {
   cividis: "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838",
   viridis: "440154 482878 3e4989 31688e 26828e 1f9e89 35b779 6ece58 b5de2b fde725",
+};
+// On a light page, what is least is nearly as light as the paper.
+const LIGHT_STOPS = {
+  cividis: "fdfcf9 efe5b5 dccb7c c3b369 a59c74 8a8678 707173 575d6d 3b496c 123570 00224e",
+  viridis: "fdfcf9 e4efb2 b5de6b 6ece58 35b779 1f9e89 26828e 31688e 3e4989 482878 440154",
 };
 const BELOW = "0b4f8a 5b9bd0 b9d7ec"; // from the least value of a signed scale
 const ABOVE = "f6d2a8 dd8a2c 8f4700"; // to the largest
@@ -159,8 +164,8 @@ const tables = new Map();
  * page, dark on a dark one. @param {Element} element @param {string} [name] @returns {Uint32Array} */
 export function scaleOf(element, name = "cividis") {
   return cached(name, element, (dark) => {
-    const colours = between(parsed(STOPS[/** @type {keyof typeof STOPS} */ (name)] ?? STOPS.cividis));
-    return dark ? colours : between([[253, 252, 249], ...[...colours].reverse()]);
+    const stops = dark ? STOPS : LIGHT_STOPS;
+    return between(parsed(stops[/** @type {keyof typeof STOPS} */ (name)] ?? stops.cividis));
   });
 }
 /** 256 pixels from -1 to 1. @param {Element} element @returns {Uint32Array} */
@@ -217,7 +222,7 @@ export function mount(element, record, options, defaults, build) {
   const body = make("div", { class: "body" });
   const line = make("p", { class: "readout", role: "status", "aria-live": "polite" });
   element.replaceChildren(root);
-  root.append(tools, body, line, exportButtons(root, () => context.record));
+  root.append(tools, line, body, exportButtons(root, () => context.record));
   let drawn = new AbortController();
   /** @param {ViewRecord} shown @param {Options} chosen */
   const stateOf = (shown, chosen) => {

@@ -23,7 +23,8 @@ export function drawMatrix(context, scene, host) {
   if (short) ticker(context, "values", ["shown"], ["in the cells"], "values");
   const valued = short && context.state.values.includes("shown");
   const pixels = scaleOf(context.root, context.state.colours);
-  host.append(make("p", { class: "note" }, "Rows are queries, columns are keys. ", scene.map.allowed ? "Grey cells are masked. " : "", scene.hidden));
+  host.append(make("p", { class: "note" }, "Rows are queries, columns are keys. ", scene.map.allowed ? "Grey cells are masked. " : "", scene.hidden,
+    context.record.note ? ` Note: ${context.record.note}.` : ""));
   const map = heatMap(host, {
     rows: scene.queries, columns: scene.keys, pixels, label: `${scene.map.name} attention`, focus: "matrix",
     value: (query, key) => (scene.masked(query, key) ? null : scene.shown[query][key]),

@@ -1,0 +1,66 @@
+// @ts-check
+// Lineage of papers over the years, and what each changed. record: papers [{name, year, title, reference, link,
+// after, tables: {heading: [{column: value}]}}].
+import { draw, make, mount, table, textWidth } from "./base.js";
+
+const [YEAR, LINE, INDENT, LEFT, TOP, SIZE] = [88, 24, 18, 12, 46, 14];
+/** @param {import("./base.js").ViewRecord} record */
+const defaults = (record) => ({ paper: record.papers[0]?.name ?? null });
+/** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
+export function render(element, record, options = {}) {
+  return mount(element, record, options, defaults, (context) => {
+    const { papers } = context.record;
+    const known = new Set(papers.map((/** @type {any} */ paper) => paper.name));
+    const order = /** @type {any[]} */ ([]);
+    const follow = (/** @type {string | null} */ parent) => {
+      for (const paper of papers)
+        if ((known.has(paper.after) ? paper.after : null) === parent) { order.push(paper); follow(paper.name); }
+    };
+    follow(null);
+    const first = Math.min(...order.map((paper) => paper.year));
+    const last = Math.max(...order.map((paper) => paper.year));
+    const parts = Array.from({ length: last - first + 1 }, (_, i) => draw("text", { class: "quiet", x: LEFT + YEAR * i, y: 18, "font-size": 12 }, String(first + i)));
+    const at = new Map();
+    let right = LEFT + YEAR * (last - first + 1);
+    const names = order.map((paper, row) => {
+      let [x, y] = [LEFT + YEAR * (paper.year - first), TOP + LINE * row];
+      const above = at.get(paper.after);
+      if (above) {
+        x = Math.max(x, above.x + INDENT);
+        parts.push(draw("path", { class: "rule", d: `M${above.x + 6} ${above.y + 5}V${y - 5}H${x - 4}` }));
+      }
+      at.set(paper.name, { x, y });
+      right = Math.max(right, x + textWidth(paper.name, SIZE) + LEFT);
+      const name = draw("text", {
+        x, y, "font-size": SIZE, "data-go": "", "data-focus": `paper ${paper.name}`, role: "button", tabindex: paper.name === context.state.paper ? 0 : -1,
+        "aria-label": `${paper.name}, ${paper.year}${above ? `, after ${paper.after}` : ""}`, "aria-pressed": String(paper.name === context.state.paper),
+        onclick: () => { context.select({ paper: paper.name, kept: true }); context.set({ paper: paper.name }); },
+        onfocus: () => context.say(`${paper.name} (${paper.year}): ${paper.title}`), onpointerenter: () => context.say(`${paper.name} (${paper.year}): ${paper.title}`),
+      }, paper.name);
+      name.classList.toggle("on", paper.name === context.state.paper);
+      return name;
+    });
+    const svg = draw("svg", { width: Math.ceil(right), height: TOP + LINE * order.length, role: "group", "aria-label": "which paper comes after which" }, ...parts, ...names);
+    svg.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const row = names.indexOf(/** @type {any} */ (document.activeElement));
+      const step = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowUp: -1 })[event.key];
+      if (row < 0) return;
+      if (event.key === "Enter" || event.key === " ") names[row].dispatchEvent(new MouseEvent("click"));
+      else if (step) names[Math.min(Math.max(row + step, 0), names.length - 1)].focus();
+      else return;
+      event.preventDefault();
+    });
+    context.body.append(make("div", { class: "scrolls", "data-scroll": "" }, svg));
+    const paper = papers.find((/** @type {any} */ each) => each.name === context.state.paper);
+    if (paper) context.body.append(section(paper));
+    context.say("Choose a paper to see what it changed.");
+  });
+}
+/** @param {any} paper */
+function section(paper) {
+  const safe = /^https?:\/\//.test(paper.link ?? "");
+  const where = safe ? make("a", { href: paper.link, rel: "noreferrer" }, paper.reference) : paper.reference;
+  const tables = Object.entries(paper.tables).filter(([, rows]) => /** @type {any[]} */ (rows).length).map(([heading, rows]) =>
+    table(Object.keys(/** @type {any[]} */ (rows)[0]), /** @type {any[]} */ (rows).map((row) => Object.values(row)), heading));
+  return make("section", {}, make("h3", {}, `${paper.name} (${paper.year})`), make("p", { class: "note" }, `${paper.title}, `, where), ...tables);
+}
