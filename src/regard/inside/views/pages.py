@@ -141,5 +141,9 @@ def _in_order(names: Sequence[str]) -> Iterator[str]:
 def _as_constant(name: str) -> str:
     source = asset(f"{name}.js")
     exported = ", ".join(match[2] for match in _EXPORT.finditer(source))
-    body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = \2;\n", source))
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(_as_destructuring, source))
     return f"const {name} = (() => {{\n{body}return {{ {exported} }};\n}})();"
+
+
+def _as_destructuring(match: re.Match[str]) -> str:
+    return f"const {match[1].replace(' as ', ': ')} = {match[2]};\n"

@@ -1,6 +1,6 @@
 // @ts-check
 // Cross-attention of a sentence pair over words, with the links of an alignment and of a gold standard.
-// record: source, target, weights (target, source), links, sure and possible: lists of [source, target].
+// record: source_words, target_words, weights (target, source), links, sure and possible: lists of [source, target].
 import { draw, legend, make, mount, rowsOf, scaleOf, SCALES, chooser, word } from "./base.js";
 import { largest } from "./attention_maps.js";
 import { heatMap } from "./heat_map.js";
@@ -11,7 +11,7 @@ const defaults = (record) => ({ colours: "cividis", scale: "linear", layer: reco
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {
-    const { source, target, weights, links = [], sure = [], possible = [] } = context.record;
+    const { source_words: source, target_words: target, weights, links = [], sure = [], possible = [] } = context.record;
     chooser(context, "scale", ["linear", "root"], ["linear", "square root"]);
     chooser(context, "colours", SCALES, SCALES);
     const rows = rowsOf(context.record, weights);

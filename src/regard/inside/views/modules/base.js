@@ -163,19 +163,20 @@ const tables = new Map();
 /** 256 pixels from the least weight to the largest. What is least is near the paper: light on a light
  * page, dark on a dark one. @param {Element} element @param {string} [name] @returns {Uint32Array} */
 export function scaleOf(element, name = "cividis") {
-  return cached(name, element, (dark) => {
+  return cached(name, isDark(element), (dark) => {
     const stops = dark ? STOPS : LIGHT_STOPS;
     return between(parsed(stops[/** @type {keyof typeof STOPS} */ (name)] ?? stops.cividis));
   });
 }
 /** 256 pixels from -1 to 1. @param {Element} element @returns {Uint32Array} */
 export function signedScale(element) {
-  return cached("signed", element, (dark) =>
+  return cached("signed", isDark(element), (dark) =>
     between([...parsed(BELOW), dark ? [34, 33, 31] : [247, 246, 243], ...parsed(ABOVE)]));
 }
-/** @param {string} name @param {Element} element @param {(dark: boolean) => number[][]} colours */
-function cached(name, element, colours) {
-  const dark = isDark(element);
+/** 256 pixels for weights over an image: what is largest is brightest. @returns {Uint32Array} */
+export const overlayScale = () => cached("overlay", true, () => between(parsed(STOPS.viridis)));
+/** @param {string} name @param {boolean} dark @param {(dark: boolean) => number[][]} colours */
+function cached(name, dark, colours) {
   const key = `${name} ${dark}`;
   if (!tables.has(key)) tables.set(key, lookUp(colours(dark)));
   return tables.get(key);

@@ -1,7 +1,7 @@
 // @ts-check
 // Grids of signed numbers with names: patching maps and other figures by layer and position or head.
-// record: grids [{name, rows, columns, values, exists}], caption; share: true if 1 is a whole (0 to 1).
-import { chooser, figure, legend, make, mount, range, rowsOf, signedScale, ticker, word } from "./base.js";
+// record: grids [{name, rows, columns, values, exists}].
+import { chooser, figure, legend, mount, range, rowsOf, signedScale, ticker, word } from "./base.js";
 import { heatMap } from "./heat_map.js";
 
 const defaults = () => ({ grid: 0, values: [] });
@@ -36,6 +36,5 @@ export function drawGrids(context, grids) {
     keep: (row, column) => context.select({ grid: name, row, column, kept: true }),
   });
   context.body.append(legend(pixels, `−${figure(peak)}`, figure(peak)));
-  if (record.caption) context.body.append(make("p", { class: "note" }, record.caption));
   context.say("Point at a cell, or use the arrow keys, to read its value.");
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // An image under the attention of one of its tokens or patches, and all heads over the image.
 // record: maps as of attention, image (bytes of a PNG), grid [rows, columns], tokens before the patches, classes.
-import { arrayOf, chooser, cursor, legend, make, mount, range, scaleOf, table, within, word } from "./base.js";
+import { arrayOf, chooser, cursor, legend, make, mount, overlayScale, range, table, within, word } from "./base.js";
 import { attentionChoosers, defaults as attentionDefaults, headsOf, loadLayer, matrixOf, sceneOf, shadeOf, strongest } from "./attention_maps.js";
 
 /** @typedef {import("./base.js").Context} Context */
@@ -12,7 +12,7 @@ const OPACITY = 0.78; // of the largest weight over the image
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {
-    attentionChoosers(context, ["hide", "weights"]);
+    attentionChoosers(context, ["hide", "weights", "colours"]);
     const scene = sceneOf(context);
     if (scene) drawImage(context, scene);
   });
@@ -25,7 +25,7 @@ function drawImage(context, scene) {
   if (state.from !== null && !(state.from < labels.length)) state.from = null;
   const kept = state.from !== null && state.from >= tokens.length ? [state.from] : [];
   chooser(context, "from", [...range(tokens.length), null, ...kept], [...tokens, "mean of patches", ...kept.map((at) => `patch ${labels[at]}`)]);
-  const pixels = scaleOf(document.createElement("div"), "viridis");
+  const pixels = overlayScale();
   const image = new Image();
   image.alt = record.title ?? "image";
   image.src = uriOf(arrayOf(record, record.image));

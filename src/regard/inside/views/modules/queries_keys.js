@@ -1,6 +1,7 @@
 // @ts-check
 // Queries and keys of one head: their vectors, and how a product of two becomes a score and a weight.
-// record: layer, head, queries and keys (labels), q (tokens, size), k (tokens, size), weights (queries, keys), scale.
+// record: layer, head, queries and keys (labels), q (tokens, size), k (tokens, size), weights
+// and scores (queries, keys; scores may be null), scale.
 import { chooser, draw, figure, legend, make, mount, range, rowsOf, scaleOf, signedScale, word } from "./base.js";
 import { largest } from "./attention_maps.js";
 import { heatMap } from "./heat_map.js";
@@ -57,7 +58,7 @@ function drawVectors(context) {
     keep: (row, column) => { if (row !== null && column !== null) { context.select({ query: row, key: column, kept: true }); context.set({ query: row, key: column }); } },
   });
   grid.point(state.query, state.key);
-  context.say(word(queries[state.query]), " · ", word(keys[state.key]), ` = score ${figure(score)}; after the softmax: weight ${weights[state.query][state.key].toFixed(4)}`);
+  context.say(word(queries[state.query]), " · ", word(keys[state.key]), ` = ${figure(score)} (product / √${q[0].length})${record.scores ? `; score ${figure(rowsOf(record, record.scores)[state.query][state.key])}` : ""}; after the softmax: weight ${weights[state.query][state.key].toFixed(4)}`);
 }
 /** @param {number[]} values @param {number[]} order */
 function bars(values, order) {
