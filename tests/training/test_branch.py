@@ -1,4 +1,4 @@
-"""A branch goes on exactly from a checkpoint of a run, and parts from it where a setting differs."""
+"""A branch goes on exactly from a checkpoint of a run; with a setting changed, the two part."""
 
 import json
 

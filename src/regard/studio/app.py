@@ -19,8 +19,9 @@ from starlette.responses import RedirectResponse, Response
 from regard.serving.doors import operations, own
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound
 from regard.serving.errors import Refusal
-from regard.studio import text_records
+from regard.studio import heads, papers, text_records
 from regard.studio.model_list import list_models
+from regard.studio.runs import run_routes
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -137,6 +138,9 @@ def studio_doors(runs: Path | None = None) -> Sequence[Door]:
             "GET", "/studio/models", partial(list_models, runs=runs is not None), "All models."
         ),
         *text_records.ROUTES,
+        *heads.ROUTES,
+        *papers.ROUTES,
+        *([] if runs is None else run_routes(runs)),
     )
     door = Door("studio", routes, own.error)
     return guarded(own.DOOR), guarded(operations.DOOR), guarded(door, HEADERS)

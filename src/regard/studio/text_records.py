@@ -11,20 +11,21 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput, shown
-from regard.inference.generator import Ending
+from regard.inference.generator import Ending, Generator
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.edits import list_edits
 from regard.inside.record import record
 from regard.inside.trees.recording_beam import record_tree
-from regard.inside.trees.token_tree import record_tokens
-from regard.inside.views.attention_record import attention_record, layer_record
+from regard.inside.trees.token_tree import TokenTree, record_tokens
+from regard.inside.views.attention_record import layer_record
 from regard.inside.views.view_record import ViewRecord
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
 from regard.serving.doors.own import decode_image_text
 from regard.serving.served_model import ServedModel
+from regard.text.continuation import Continuation
 
 AT_ONCE = 400_000  # weights that travel together; of more, a layer at a time
 LONGEST = 20_000  # characters of an input
@@ -91,11 +92,10 @@ async def look(exchange: Exchange) -> Response:
 
     def looked(served: ServedModel) -> ViewRecord:
         view = served.model.look(first, second, rollout=body.rollout, **options)
-        if type(view) is not AttentionView:
+        if not isinstance(view, AttentionView):
             return view.view_record()
         size = sum(layer.size for each in view.maps for layer in each.layers)
-        about = {"title": view.title, "caption": view.summary}
-        return attention_record("attention", view.maps, lazy=size > AT_ONCE, **about)
+        return view.view_record(lazy=size > AT_ONCE)
 
     return binary(await run(exchange, body, looked), body.model)
 
@@ -151,9 +151,24 @@ async def tree(exchange: Exchange) -> Response:
             given = {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
             known = {name: value for name, value in given.items() if value is not None}
             search = replace(generator.sampling, **known, count=1)
-        return record_tokens(generator, body.text, search, body.alternatives).view_record()
+        tokens = record_tokens(generator, body.text, search, body.alternatives)
+        return with_continuations(tokens, generator, body.text)
 
     return binary(await run(exchange, body, searched), body.model)
+
+
+def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> ViewRecord:
+    """Record of a tree, in which each node also has the text that follows the prompt up to it."""
+    (ids,) = generator.read_prompts([prompt])
+    continuation = Continuation(generator.vocabulary.decode, ids)
+    texts = [
+        continuation.text([tree.nodes[each].token for each in tree.path(number)[1:]])
+        for number in range(len(tree.nodes))
+    ]
+    chances = {"probability": [*map(tree.probability, range(len(tree.nodes)))]}
+    ends = [node.token in generator.ends for node in tree.nodes]
+    found = tree.view_record()
+    return replace(found, json={**found.json, "continuations": texts, "ends": ends, **chances})
 
 
 class EvidenceRequest(StudioRequest, kw_only=True):

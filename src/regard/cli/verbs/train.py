@@ -136,15 +136,15 @@ def train(
             ladder = LadderRun(
                 described, folder, world, train_one, data, resume, skip_bad, table_format, seeds
             )
-            reached = train_ladder(ladder, check, whole)
+            reached = train_ladder(ladder, unchanged, whole)
         elif seeds is not None:
             reached = train_seeds(
-                described, seeds, folder, world, train_one, data, check, skip_bad, table_format
+                described, seeds, folder, world, train_one, data, unchanged, skip_bad, table_format
             )
         else:
             run = train_one(described, folder)
             reached = not world.is_leader or evaluate_run(
-                run, described, data, check, skip_bad, table_format
+                run, described, data, unchanged, skip_bad, table_format
             )
     if not reached:
         raise Exit(1)

@@ -111,8 +111,8 @@ class TrainConfig(Config):
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
     keep_every: int = Field(0, ge=0)
-    """Steps between two checkpoints that are kept to the end, for branches of the run; 0: only those
-    are kept that the run needs."""
+    """Steps between two checkpoints that are kept to the end, for branches of the run; 0: only
+    those are kept that the run needs."""
     metric: str = "loss"
     """The metric that selects the best checkpoint: "loss", or a metric of the task.
     Of equal values, the one with the lower dev loss is best."""
