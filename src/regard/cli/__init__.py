@@ -71,7 +71,7 @@ GROUPS = {
         "cite": "Print BibTeX entries of papers, of models or of regard.",
     },
     "Convert": {"convert": "Convert a model folder to another format."},
-    "Serve": {"serve": "Serve models over HTTP."},
+    "Serve": {"serve": "Serve models over HTTP.", "studio": "Open models up in the browser."},
 }
 WITHOUT_TORCH = ("new", "recipes", "bleu", "papers", "cite", "curves", "check")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -57,6 +57,7 @@ class ServerConfig:
     settings: ServerSettings = field(default_factory=ServerSettings)
     limits: EngineLimits = field(default_factory=EngineLimits)
     threads: int | None = None
+    doors: Sequence[Door] = DOORS
 
     def open_engine(self) -> ServingEngine:
         """Load all models; two of one name are an error."""
@@ -82,9 +83,9 @@ class ServerConfig:
         self.open_engine().close()
 
     def open_app(self) -> App:
-        """The application over all doors."""
+        """The application over the doors."""
         log_to_stderr()
-        app = App(self.open_engine(), DOORS, self.settings)
+        app = App(self.open_engine(), self.doors, self.settings)
         gc.collect()
         gc.freeze()  # models stay: collections need not look at them again
         return app

@@ -22,10 +22,11 @@ from regard.training.recipe import Recipe
 from regard.training.recipe.errors import with_new_names
 
 RECIPE = "recipe.json"  # marks the folder of a run
+BRANCH = "branch.json"  # of a run that goes on from a checkpoint of another
 OURS = ("checkpoints", "text", "data", "model", "generator", WATCHES)
 OTHERS = (  # also written by a run
     *(STDIN_COPY, LOG, BOARD, LOGGED_RUNS),
-    *(RECIPE, ENVIRONMENT, LOCK),
+    *(RECIPE, BRANCH, ENVIRONMENT, LOCK),
 )
 
 
@@ -45,7 +46,7 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
         _clear(out, recipe, resume)
         if lock.held:
             sweep_folder(out)
-        write_json(out / RECIPE, _dump(recipe))
+        write_recipe(out, recipe)
     except BadInput:
         lock.release()
         raise
@@ -84,6 +85,11 @@ def _steps(out: Path) -> list[int]:
     return Checkpoints(out / "checkpoints").steps()
 
 
+def write_recipe(out: Path, recipe: Recipe) -> None:
+    """Write the recipe of a run."""
+    write_json(out / RECIPE, _dump(recipe))
+
+
 def _dump(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", serialize_as_any=True)  # also examples in memory
 
@@ -107,8 +113,17 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
 
 def _check_same(out: Path, recipe: Recipe) -> None:
     """Refuse a changed recipe, except for keys that do not affect the weights."""
+    if changed := changed_keys(out, recipe):
+        differs = f"was started with another recipe (differs in: {', '.join(changed)})"
+        raise BadInput(f"{out}: {differs}; change it back, or choose another folder")
+
+
+def changed_keys(out: Path, recipe: Recipe) -> list[str]:
+    """Keys in which a recipe differs from that of a run, of those that affect the weights."""
     before, now = with_new_names(read_json(out / RECIPE)), _dump(recipe)
-    changed = [
+    if before.get("task", "translate") != now["task"]:
+        return ["task"]
+    return [
         f"{name}.{key}"
         for name, table in recipe
         if isinstance(table, Config)
@@ -116,11 +131,6 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         if key not in table.free_keys
         and _without_unset(_before(before, table, name, key)) != _without_unset(value)
     ]
-    if before.get("task", "translate") != now["task"]:
-        changed = ["task"]
-    if changed:
-        differs = f"was started with another recipe (differs in: {', '.join(changed)})"
-        raise BadInput(f"{out}: {differs}; change it back, or choose another folder")
 
 
 def _before(before: dict[str, JSON], table: Config, name: str, key: str) -> JSON:

@@ -110,7 +110,7 @@ def serve(
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
-    names = _names(models, name)
+    names = name_models(models, name)
     spoken = _languages(languages or [], [each for each in names if each])
     settings = ServerSettings(
         keys=None if api_keys is None else APIKeys.read(api_keys),
@@ -151,7 +151,7 @@ def serve(
         run(config, listening, drain, processes, lambda: note(message))
 
 
-def _names(models: list[str], names: list[str] | None) -> list[str | None]:
+def name_models(models: list[str], names: list[str] | None) -> list[str | None]:
     """The name of each model; None: by its folder."""
     if names is None:
         return [None] * len(models)

@@ -19,6 +19,13 @@ def train(
     data: options.DATA = Path(),
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     resume: options.RESUME = False,
+    branch: Annotated[
+        Path | None,
+        Option("--branch", metavar="RUN", help="Go on from a checkpoint of this run; see --at."),
+    ] = None,
+    at: Annotated[
+        int | None, Option("--at", min=0, metavar="STEP", help="The step of that checkpoint.")
+    ] = None,
     budget: options.BUDGET = None,
     skip_bad: options.SKIP_BAD = False,
     deterministic: Annotated[
@@ -58,6 +65,11 @@ def train(
     the table of a ladder has the 95% interval of each mean, too.
     --budget holds for each run.
 
+    With --branch RUN and --at STEP, training goes on from a checkpoint of RUN, in the new folder
+    --out: the recipe is that of RUN, with keys of [optimiser] and [train] changed by --set. Without
+    a change the branch repeats RUN bit for bit; regard curves RUN BRANCH shows where the two part.
+    A run keeps checkpoints for that by --set train.keep_every=STEPS.
+
     With --watch heads, what each attention head does is reported before the first step and at each
     evaluation, on a few inputs of the development set, and for causal models on random tokens that
     follow twice: a line of the file watch/heads.jsonl in the run folder, with the step, the dev
@@ -77,11 +89,13 @@ def train(
         train_run,
         train_seeds,
     )
+    from regard.ground.files import is_empty
     from regard.studies.ladder import LadderRun, train_ladder
+    from regard.training.branch import branch_run
     from regard.training.distributed import World
     from regard.training.loggers import check_loggers
     from regard.training.loop.trainer import Diverged
-    from regard.training.recipe import read
+    from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 
     loggers, watches = check_loggers(log or ()), named_watches(watch or ())
@@ -91,18 +105,26 @@ def train(
     rungs = len(described.rung)
     if rung:
         described = described.only(rung)
+    check_branch(branch, at, out, single=not rungs and seeds is None and not trial)
     seconds = float("inf") if budget is None else parse_duration(budget)
     world = World.join(device)
-    check = not changes and budget is None  # the expected score holds for the unchanged recipe
+    check = (
+        not changes and budget is None and branch is None
+    )  # the expected score holds for the unchanged recipe
     folder = out or Path("runs") / path.stem
     with world.together(Exit, Diverged):
         if trial:
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
+        if branch is not None and at is not None and (not resume or is_empty(folder)):
+            task_of(described).check_data(data, skip_bad)
+            if world.is_leader:
+                branch_run(branch, at, folder, described)
+            world.barrier()
         train_one = partial(
             train_run,
             world=world,
-            resume=resume,
+            resume=resume or branch is not None,
             data=data,
             skip_bad=skip_bad,
             budget_seconds=seconds,
@@ -114,18 +136,31 @@ def train(
             ladder = LadderRun(
                 described, folder, world, train_one, data, resume, skip_bad, table_format, seeds
             )
-            reached = train_ladder(ladder, check, whole)
+            reached = train_ladder(ladder, unchanged, whole)
         elif seeds is not None:
             reached = train_seeds(
-                described, seeds, folder, world, train_one, data, check, skip_bad, table_format
+                described, seeds, folder, world, train_one, data, unchanged, skip_bad, table_format
             )
         else:
             run = train_one(described, folder)
             reached = not world.is_leader or evaluate_run(
-                run, described, data, check, skip_bad, table_format
+                run, described, data, unchanged, skip_bad, table_format
             )
     if not reached:
         raise Exit(1)
+
+
+def check_branch(branch: Path | None, at: int | None, out: Path | None, *, single: bool) -> None:
+    """Refuse options of a branch that miss each other, and several runs at once."""
+    if (branch is None) != (at is None):
+        given, missing = ("--branch", "--at STEP") if at is None else ("--at", "--branch RUN")
+        raise BadInput(f"{given}: needs {missing}, too")
+    if branch is None:
+        return
+    if out is None:
+        raise BadInput("--branch: name the folder of the new run: --out DIR")
+    if not single:
+        raise BadInput("--branch: trains one run: not a ladder, --seeds or --dry-run")
 
 
 def parse_duration(text: str) -> float:

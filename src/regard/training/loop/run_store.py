@@ -85,12 +85,13 @@ class RunStore:
         self.world.barrier()
 
     def prune(self, progress: RunProgress) -> None:
-        """Keep the last two checkpoints, the checkpoints to be averaged and the best."""
+        """Keep the last two checkpoints, those to be averaged, the best, and those for branches."""
         if not self.world.is_leader:
             return
         train, steps = self.job.recipe.train, self.checkpoints.steps()
         regular = train.regular(steps)[-train.average :]
-        self.checkpoints.prune([*steps[-2:], *regular, progress.best_step])
+        kept = (*steps[-2:], *regular, *train.kept(steps), progress.best_step)
+        self.checkpoints.prune(kept)
         self.checkpoints.sweep()
 
     def restore(self) -> tuple[RunProgress, Precision, tuple[str, ...]] | None:

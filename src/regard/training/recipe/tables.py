@@ -91,7 +91,7 @@ class OptimiserConfig(Config):
 class TrainConfig(Config):
     """Length of training, precision, evaluation and checkpoints."""
 
-    free_keys = ("steps", "epochs", "report_every", "patience")
+    free_keys = ("steps", "epochs", "report_every", "patience", "keep_every")
     steps: int = Field(0, ge=1)
     """Updates of the weights, unless `epochs` is given."""
     epochs: float = Field(0.0, gt=0)
@@ -110,6 +110,9 @@ class TrainConfig(Config):
     equal part of it of at most 1,000 steps."""
     checkpoint_every: int = Field(1_000, ge=1)
     """Steps between two checkpoints."""
+    keep_every: int = Field(0, ge=0)
+    """Steps between two checkpoints that are kept to the end, for branches of the run; 0: only
+    those are kept that the run needs."""
     metric: str = "loss"
     """The metric that selects the best checkpoint: "loss", or a metric of the task.
     Of equal values, the one with the lower dev loss is best."""
@@ -145,6 +148,10 @@ class TrainConfig(Config):
     def regular(self, steps: Iterable[int]) -> list[int]:
         """Regular checkpoints among these steps, without checkpoints of a stop or of a new best."""
         return [step for step in steps if step and step % self.checkpoint_every == 0]
+
+    def kept(self, steps: Iterable[int]) -> list[int]:
+        """Checkpoints among these steps that are kept for branches."""
+        return [step for step in steps if self.keep_every and step % self.keep_every == 0]
 
     @model_validator(mode="after")
     def _agrees(self) -> "TrainConfig":

@@ -1,0 +1,68 @@
+"""``regard studio``: models in the browser."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from regard.cli import options
+from regard.cli.io.console import note
+from regard.cli.verbs.serve import MISSING, name_models
+from regard.ground.errors import BadInput
+
+HOST = "127.0.0.1"
+
+
+def studio(
+    models: Annotated[
+        list[str],
+        Argument(metavar="MODEL...", help="Model folders, or ids on the Hugging Face hub."),
+    ],
+    runs: Annotated[
+        Path | None, Option("--runs", help="Folder of training runs, for the page Train.")
+    ] = None,
+    port: Annotated[
+        int, Option("--port", min=0, max=65_535, help="Port; 0 is any free port.")
+    ] = 8090,
+    name: Annotated[
+        list[str] | None,
+        Option("--name", help="Name of a model in the page, in the order of MODEL; repeatable."),
+    ] = None,
+    opens: Annotated[bool, Option("--open", help="Open the page in the browser.")] = False,
+    precision: options.STORED_PRECISION = None,
+    device: options.DEVICE = None,
+) -> None:
+    """Open models up in the browser.
+
+    The page has a view for everything a model can do: translate, understand, generate and see, what
+    its heads do, two models side by side, training runs, and papers. All choices are in the address
+    of the page, so that it can be kept and shared; views are saved as SVG or PNG.
+
+    Only this machine reaches the page, and the page reaches nothing else. On another machine, use
+    ssh -L 8090:localhost:8090 MACHINE.
+
+    Example: regard studio runs/tour/model --runs runs --open
+    """
+    try:
+        from regard.serving.app import ServerSettings
+        from regard.serving.server import ModelSource, ServerConfig, bind, serve
+        from regard.studio.app import studio_doors
+    except ImportError as error:
+        raise BadInput(f"{MISSING} ({error.name} is missing)") from None
+
+    if runs is not None and not runs.is_dir():
+        raise BadInput(f"--runs {runs}: no such folder")
+    settings = ServerSettings(allow_edits=True, device=device, precision=precision)
+    named = zip(models, name_models(models, name), strict=True)
+    sources = tuple(ModelSource(folder, called) for folder, called in named)
+    config = ServerConfig(sources, settings, doors=studio_doors(runs))
+    with bind(HOST, port) as listening:
+        address = f"http://localhost:{listening.getsockname()[1]}/studio"
+
+        def tell() -> None:
+            note(f"the studio is at {address}; Ctrl-C ends it")
+            if opens:
+                webbrowser.open(address)
+
+        serve(config, listening, drain=5, when_loaded=tell)

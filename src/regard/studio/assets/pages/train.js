@@ -1,0 +1,98 @@
+// @ts-check
+// Train: curves of runs as they go or of finished ones, heads while they form, and branches from checkpoints.
+import { make } from "../views/base.js";
+import { ask, askRecord, live } from "../assets/api.js";
+import { choiceField, fold, labelled, section, sliderField, textField, viewPlace } from "../assets/parts.js";
+
+const EVERY = 5000; // milliseconds between two looks at a run that goes on
+
+/** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
+export function open(main, studio) {
+  if (!studio.runs) {
+    main.append(make("p", {}, "Start the studio with the folder of your runs to see them here:"), make("pre", { class: "command" }, "regard studio MODEL --runs runs"));
+    return { update() {}, close() {} };
+  }
+  let runs = /** @type {any[]} */ ([]);
+  const list = make("fieldset", { class: "runs" });
+  const smooth = sliderField(studio, "smooth", "Smoothing of training figures", { min: 0, max: 0.99, step: 0.01, unless: 0, say: (value) => value.toFixed(2) });
+  const by = choiceField(studio, "by", "Horizontal axis", [["step", "steps"], ["seconds", "seconds"]]);
+  const chart = viewPlace("Curves of runs");
+  const formed = viewPlace("Heads while they form");
+  const formation = fold(studio, "formation", "Heads while they form (of the first run with --watch heads)", formed.element);
+  const at = make("select", { onchange: () => studio.go({ at: at.value }) });
+  const key = make("select", { onchange: () => studio.go({ key: key.value, value: null }) });
+  const value = textField(studio, "value", "New value");
+  const parent = make("select", { onchange: () => studio.go({ of: parent.value, at: null, key: null, value: null }) });
+  const command = make("pre", { class: "command", tabindex: 0, "aria-label": "Command of the branch" });
+  const copy = make("button", { type: "button", onclick: async () => { await navigator.clipboard.writeText(command.textContent ?? ""); studio.announce("The command is copied."); } }, "Copy");
+  const branch = fold(studio, "branch", "Branch from a checkpoint",
+    make("p", { class: "note" }, "Go back to a step, change one setting, and go on from there: until that step the new run is the old one, bit for bit. Run the command in a terminal; the new run appears above."),
+    make("div", { class: "fields" }, labelled("Run", parent), labelled("Checkpoint at step", at), labelled("Setting", key), value.element), command, copy);
+  main.append(make("section", { "aria-label": "Runs" }, list, make("div", { class: "fields" }, smooth.element, by.element)), section("Curves", chart.element), formation.element, branch.element);
+
+  const chosen = () => {
+    const names = studio.get("run").split("|").filter((name) => runs.some((each) => each.name === name));
+    return names.length ? names : runs.slice(0, 1).map((each) => each.name);
+  };
+  const toggle = (/** @type {string} */ name) => {
+    const now = chosen();
+    studio.go({ run: (now.includes(name) ? now.filter((each) => each !== name) : [...now, name]).join("|") });
+  };
+  const drawList = () => {
+    const focused = /** @type {HTMLInputElement | null} */ (document.activeElement)?.value;
+    list.replaceChildren(make("legend", {}, `${runs.length} runs`), ...runs.map((run) => {
+      const box = make("input", { type: "checkbox", value: run.name, checked: chosen().includes(run.name), onchange: () => toggle(run.name) });
+      const about = run.branch ? `, branch of ${run.branch.run} at step ${run.branch.step}${run.branch.changed.length ? ` (${run.branch.changed.join(", ")})` : ""}` : "";
+      return make("label", {}, box, make("span", {}, run.name), make("small", { class: "quiet" }, ` step ${run.step.toLocaleString("en")}${run.finished ? ", finished" : ""}${about}`));
+    }));
+    if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`input[value="${CSS.escape(focused)}"]`))?.focus();
+  };
+  const quoted = (/** @type {string} */ word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+  const drawBranch = () => {
+    const able = runs.filter((run) => run.checkpoints.length && run.command.length);
+    const run = able.find((each) => each.name === studio.get("of")) ?? able.find((each) => each.name === chosen()[0]) ?? able[0];
+    if (!run) { command.textContent = "No run here has checkpoints and a command that can be repeated."; return; }
+    const fill = (/** @type {any} */ list, /** @type {string[]} */ values, /** @type {string} */ now) => list.replaceChildren(...values.map((each) => make("option", { value: each, selected: each === now }, each)));
+    const steps = run.checkpoints.map(String);
+    const step = steps.includes(studio.get("at")) ? studio.get("at") : steps[0];
+    const keys = Object.keys(run.settings);
+    const name = keys.includes(studio.get("key")) ? studio.get("key") : "optimiser.rate";
+    fill(parent, able.map((each) => each.name), run.name);
+    fill(at, steps, step);
+    fill(key, keys, name);
+    value.input.placeholder = run.settings[name] ?? "";
+    const change = value.value ? ["--set", `${name}=${value.value}`] : [];
+    command.textContent = [...run.command, "--branch", `RUNS/${run.name}`, "--at", step, ...change, "--out", `RUNS/${run.name}-at-${step}`].map(quoted).join(" ").replaceAll("RUNS/", folder === "." ? "" : `${folder}/`);
+  };
+  let folder = "runs";
+  const query = () => { const asked = new URLSearchParams({ smooth: String(smooth.value), by: by.value }); for (const name of chosen()) asked.append("run", name); return asked; };
+  const drawing = live(async (signal) => {
+    if (chosen().length) await chart.show(await askRecord(`/studio/curves?${query()}`, undefined, signal));
+  }, (error) => chart.fail(error?.message ?? ""));
+  const forming = live(async (signal) => {
+    const watched = chosen().find((name) => runs.find((run) => run.name === name)?.watches.includes("heads"));
+    if (watched) await formed.show(await askRecord(`/studio/formation?run=${encodeURIComponent(watched)}`, undefined, signal));
+    else formed.fail("None of these runs was trained with --watch heads.");
+  }, (error) => { if (error) formed.fail(error.message); });
+
+  let timer = 0;
+  const refresh = async () => {
+    clearTimeout(timer);
+    try {
+      const listed = await ask("/studio/runs");
+      [runs, folder] = [listed.runs, listed.folder];
+      update();
+    } catch (error) { chart.fail(/** @type {Error} */ (error).message); }
+    timer = setTimeout(refresh, EVERY);
+  };
+  const update = () => {
+    for (const each of [smooth, by, formation, branch, value]) each.update();
+    drawList();
+    drawBranch();
+    const shown = runs.filter((run) => chosen().includes(run.name)).map((run) => [run.name, run.step]);
+    drawing.request(JSON.stringify([shown, query().toString()]));
+    if (formation.isOpen) forming.request(JSON.stringify(shown));
+  };
+  refresh();
+  return { update, close() { clearTimeout(timer); drawing.stop(); forming.stop(); chart.clear(); formed.clear(); } };
+}

@@ -1,0 +1,164 @@
+// @ts-check
+// Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
+import { cssColour, make, signedScale } from "../views/base.js";
+import { ask, askModel, live } from "../assets/api.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+
+const TASKS = ["classify", "tag", "answer", "choose", "fill"];
+const NAMES = { classify: "label", tag: "tag words", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
+const EXPLAINED = ["classify", "fill"]; // tasks whose prediction has words as evidence
+const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
+
+/** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
+export function open(main, studio) {
+  const model = modelField(studio);
+  const task = make("div", {});
+  const tasksOf = () => TASKS.filter((path) => model.model.paths.includes(path));
+  const taskNow = () => tasksOf().includes(studio.get("task")) ? studio.get("task") : tasksOf()[0];
+  const fields = {
+    text: textField(studio, "text", "Text", { rows: 2, unless: "This film is a small wonder." }),
+    masked: textField(studio, "masked", "Text with masks", { rows: 2 }),
+    second: textField(studio, "second", "Second text", { hint: "For models that read pairs; leave empty for one text." }),
+    question: textField(studio, "question", "Question", { unless: "Who reads the book?" }),
+    context: textField(studio, "context", "Text with the answer", { rows: 3, unless: "The old man reads a book in the garden." }),
+    choices: textField(studio, "choices", "Continuations, one a line", { rows: 3, unless: "and slept.\nand barked." }),
+  };
+  /** @type {Record<string, (keyof typeof fields)[]>} */
+  const READS = { classify: ["text", "second"], tag: ["text"], answer: ["question", "context"], choose: ["text", "choices"], fill: ["masked"] };
+  const method = choiceField(studio, "method", "Evidence by", METHODS);
+  const result = make("div", { class: "result" });
+  const words = make("p", { class: "evidence" });
+  const evidenceNote = make("p", { class: "note" });
+  const compared = make("div", {});
+  const attention = viewPlace("Attention");
+  const switches = headSwitches(studio, () => model.model);
+  const heads = fold(studio, "heads", "Switch heads off", switches.element);
+  const inside = fold(studio, "inside", "Attention", attention.element);
+  const evidence = section("Evidence", method.element, words, evidenceNote, compared);
+  const form = make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+    model.element, task, ...Object.values(fields).map((field) => field.element));
+  main.append(form, section("Prediction", result), evidence, heads.element, inside.element);
+
+  const maskedText = () => studio.get("masked") || `The old man ${model.model.mask} a book.`;
+  const input = () => {
+    const now = taskNow();
+    if (now === "answer") return { question: fields.question.value, context: fields.context.value };
+    if (now === "choose") return { first: fields.text.value, choices: fields.choices.value.split("\n").filter(Boolean) };
+    if (now === "fill") return { text: maskedText() };
+    return fields.second.value && now === "classify" ? { first: fields.text.value, second: fields.second.value } : { text: fields.text.value };
+  };
+  const looked = () => {
+    const now = taskNow();
+    if (now === "answer") return { text: fields.question.value, second: fields.context.value };
+    if (now === "fill") return { text: maskedText() };
+    return fields.second.value && now === "classify" ? { text: fields.text.value, second: fields.second.value } : { text: fields.text.value };
+  };
+  const offWords = () => studio.get("without").split(",").filter(Boolean).map(Number);
+
+  /** @param {string} name @param {number} share @param {boolean} chosen @param {(() => void) | null} choose */
+  const bar = (name, share, chosen, choose) => make("li", {},
+    choose ? make("button", { type: "button", "aria-pressed": String(chosen), dir: "auto", onclick: choose }, name) : make("span", { dir: "auto" }, name),
+    make("meter", { min: 0, max: 1, value: Math.min(Math.max(share, 0), 1), "aria-label": name }), make("span", { class: "quiet" }, percent(share)));
+  const choose = (/** @type {string} */ label) => () => studio.go({ target: studio.get("target") === label ? null : label });
+
+  /** @param {any} record */
+  const draw = (record) => {
+    const now = taskNow();
+    if (now === "classify") {
+      const scores = record.scores ?? record.probabilities ?? {};
+      const ordered = Object.entries(scores).sort((one, other) => other[1] - one[1]).slice(0, 12);
+      if (!ordered.length) return [make("p", { class: "large" }, String(record.label ?? record.value ?? record.score ?? JSON.stringify(record)))];
+      return [make("ul", { class: "bars" }, ...ordered.map(([name, share]) => bar(name, share, studio.get("target") === name, choose(name))))];
+    }
+    if (now === "tag") {
+      const shown = (record.tokens ?? record.words ?? []).map((/** @type {any} */ each, /** @type {number} */ number) => {
+        const [word, tag] = typeof each === "string" ? [each, (record.tags ?? record.labels)[number]] : [each.word ?? each.token, each.tag ?? each.label];
+        return make("span", { class: tag === "O" ? "word" : "word tagged" }, word, tag === "O" ? "" : make("small", {}, ` ${tag}`));
+      });
+      return [make("p", { class: "tags", dir: "auto" }, ...shown.flatMap((/** @type {Node} */ each) => [each, " "]))];
+    }
+    if (now === "fill") return record.blanks.map((/** @type {any[]} */ blank, /** @type {number} */ number) => make("div", {},
+      make("h3", {}, record.blanks.length > 1 ? `Mask ${number + 1}` : record.text),
+      make("ul", { class: "bars" }, ...blank.map((each) => bar(each.word, each.probability, studio.get("target") === each.word, record.blanks.length > 1 ? null : choose(each.word))))));
+    if (now === "answer") return [make("p", { class: "large", dir: "auto" }, record.answer || record.text || "(no answer)"),
+      make("p", { class: "quiet" }, Object.entries(record).filter(([name, value]) => typeof value === "number" && name !== "id").map(([name, value]) => `${name} ${Number(value).toPrecision(3)}`).join(", "))];
+    return [make("ul", { class: "bars" }, ...fields.choices.value.split("\n").filter(Boolean).map((each, number) =>
+      bar(each, (record.probabilities ?? record.scores ?? [])[number] ?? Number(record.choice === number), record.choice === number, null)))];
+  };
+  const predicting = live(async (signal) => {
+    const edits = editsOf(headsOff(studio, model.model));
+    const request = { model: model.value, ...input(), ...(edits.length ? { edits } : {}) };
+    const [record] = await askModel(taskNow(), request, signal);
+    if (signal.aborted) return;
+    result.classList.remove("old");
+    result.replaceChildren(...draw(record));
+    studio.announce(`Prediction: ${record.label ?? record.answer ?? record.text ?? ""}`);
+  }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
+
+  /** @param {any} found */
+  const drawWords = (found) => {
+    const values = Object.values(found.weights ?? {})[0]?.[0] ?? [];
+    const most = Math.max(1e-9, ...values.map(Math.abs));
+    const scale = signedScale(words);
+    const off = offWords();
+    words.replaceChildren(...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
+      const button = make("button", {
+        type: "button", "aria-pressed": String(off.includes(number)), dir: "auto",
+        "aria-label": `${word}: ${values[number]?.toFixed(3)}; ${off.includes(number) ? "switched off" : "switch off"}`,
+        title: `${values[number]?.toFixed(4)}`,
+        onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") }),
+      }, word);
+      const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
+      button.style.background = cssColour(pixel);
+      button.style.color = (pixel & 255) * 0.3 + ((pixel >> 8) & 255) * 0.6 + ((pixel >> 16) & 255) * 0.1 > 140 ? "#17140f" : "#fff";
+      return [button, " "];
+    }));
+    evidenceNote.textContent = `For ${found.targets.join(", ")}. Orange words raise it, blue words lower it; click a word to see the prediction without it.`;
+  };
+  const attributing = live(async (signal) => {
+    const found = await ask("/studio/evidence", { model: model.value, ...looked(), method: method.value, ...(studio.get("target") ? { target: studio.get("target") } : {}) }, signal);
+    if (signal.aborted) return;
+    last = found;
+    drawWords(found);
+  }, (error) => { if (error) { words.replaceChildren(); evidenceNote.textContent = error.message; } });
+  let last = /** @type {any} */ (null);
+
+  const wondering = live(async (signal) => {
+    const off = headsOff(studio, model.model);
+    if (!off.length && !offWords().length) { compared.replaceChildren(); return; }
+    const found = await ask("/studio/what-if", { model: model.value, ...looked(), heads: off.map(({ site, layer, head }) => [site, layer, head]), words: offWords() }, signal);
+    if (signal.aborted) return;
+    compared.replaceChildren(make("table", {}, make("caption", {}, `Without ${found.without.join(", ")}`),
+      make("thead", {}, make("tr", {}, ...["", "before", "after", "change"].map((each) => make("th", { scope: "col" }, each)))),
+      make("tbody", {}, ...found.targets.map((/** @type {string} */ name, /** @type {number} */ number) => make("tr", {},
+        make("th", { scope: "row", dir: "auto" }, name), ...[found.before[number], found.after[number], found.after[number] - found.before[number]]
+          .map((value, column) => make("td", { class: "figure" }, (column === 2 && value > 0 ? "+" : "") + value.toFixed(4))))))));
+    studio.announce(`Without ${found.without.join(", ")}: ${found.targets[0]} ${found.after[0].toFixed(3)}, before ${found.before[0].toFixed(3)}`);
+  }, (error) => { if (error) compared.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
+
+  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal, {
+    map: studio.get("map", "0"), layer: studio.get("layer", "none"), head: studio.get("head", "none"), view: studio.get("view", "both"),
+    onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
+  }), (error) => attention.fail(error?.message ?? ""));
+
+  return {
+    update() {
+      const now = taskNow();
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[/** @type {keyof NAMES} */ (each)]]), () => ({ target: null, without: null }));
+      task.replaceChildren(tasksOf().length > 1 ? tasks.element : "");
+      for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
+      for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
+      if (!studio.get("masked") && fields.masked.input !== document.activeElement) fields.masked.input.value = maskedText();
+      evidence.hidden = !EXPLAINED.includes(now);
+      const key = [model.value, now, input(), studio.get("off")];
+      predicting.request(JSON.stringify([...key, studio.get("target")]));
+      if (EXPLAINED.includes(now)) {
+        attributing.request(JSON.stringify([model.value, looked(), method.value, studio.get("target")]));
+        wondering.request(JSON.stringify([...key, studio.get("without")]));
+        if (last) drawWords(last);
+      }
+      if (inside.isOpen && model.model.sites.length) looking.request(JSON.stringify(key));
+    },
+    close() { for (const each of [predicting, attributing, wondering, looking]) each.stop(); attention.clear(); },
+  };
+}

@@ -1,0 +1,178 @@
+// @ts-check
+// Parts of pages: fields that write to the address, views with their errors, switches of heads, marked differences.
+import { make, range } from "../views/base.js";
+import { askRecord } from "./api.js";
+
+/** @typedef {import("./studio.js").Studio} Studio */
+/** @typedef {import("./studio.js").Model} Model */
+
+let ids = 0;
+/** @param {string} label @param {any} input @param {string} [hint] */
+export function labelled(label, input, hint = "") {
+  input.id ||= `field-${ids++}`;
+  return make("p", { class: "field" }, make("label", { for: input.id }, label), input, hint ? make("small", { class: "quiet" }, hint) : "");
+}
+/** A text whose value is in the address. Typing replaces the address, so that the back button skips letters.
+ * @param {Studio} studio @param {string} name @param {string} label @param {{rows?: number, unless?: string, hint?: string}} [options] */
+export function textField(studio, name, label, { rows = 0, unless = "", hint = "" } = {}) {
+  const input = make(rows ? "textarea" : "input", {
+    ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto", maxlength: 4000,
+    oninput: () => studio.go({ [name]: input.value === unless ? null : input.value }, { replace: true }),
+  });
+  return {
+    element: labelled(label, input, hint), input,
+    get value() { return studio.get(name, unless); },
+    update() { if (input.value !== studio.get(name, unless)) input.value = studio.get(name, unless); },
+  };
+}
+/** A choice of a list whose value is in the address. @param {Studio} studio @param {string} name @param {string} label
+ * @param {string[][]} values pairs of a value and its text; the first is the default @param {() => Record<string, null>} [resets] */
+export function choiceField(studio, name, label, values, resets = () => ({})) {
+  const input = make("select", { onchange: () => studio.go({ ...resets(), [name]: input.value === values[0]?.[0] ? null : input.value }) },
+    ...values.map(([value, text]) => make("option", { value }, text)));
+  return {
+    element: labelled(label, input), input,
+    get value() {
+      const chosen = studio.get(name, values[0]?.[0]);
+      return values.some(([value]) => value === chosen) ? chosen : values[0]?.[0] ?? "";
+    },
+    update() { input.value = this.value; },
+  };
+}
+/** @param {Studio} studio @param {string} [name] @param {string} [label] */
+export function modelField(studio, name = "model", label = "Model") {
+  const values = studio.models.map((each) => [each.name, `${each.name} (${each.paper})`]);
+  const field = choiceField(studio, name, label, values, () => ({ off: null, at: null }));
+  return { ...field, update: () => field.update(), get value() { return field.value; },
+    get model() { return /** @type {Model} */ (studio.models.find((each) => each.name === field.value)); } };
+}
+/** @param {Studio} studio @param {string} name @param {string} label @param {{min: number, max: number, step?: number, unless: number, say?: (value: number) => string}} options */
+export function sliderField(studio, name, label, { min, max, step = 1, unless, say = String }) {
+  const shown = make("output");
+  const input = make("input", { type: "range", min, max, step, oninput: () => studio.go({ [name]: Number(input.value) === unless ? null : input.value }, { replace: true }) });
+  const element = labelled(label, input);
+  element.append(shown);
+  return {
+    element, input,
+    get value() { const value = Number(studio.get(name, String(unless))); return Number.isFinite(value) ? Math.min(Math.max(value, min), max) : unless; },
+    update() { input.value = String(this.value); shown.textContent = say(this.value); input.setAttribute("aria-valuetext", shown.textContent); },
+  };
+}
+/** @param {string} title @param {any[]} children */
+export const section = (title, ...children) => make("section", { "aria-label": title }, make("h2", {}, title), ...children);
+/** A section that opens with its heading; the address remembers that it is open. @param {Studio} studio @param {string} name @param {string} title @param {any[]} children */
+export function fold(studio, name, title, ...children) {
+  const opened = () => studio.get("open").split(",").filter(Boolean);
+  const element = make("details", {}, make("summary", {}, title), ...children);
+  element.addEventListener("toggle", () => {
+    const others = opened().filter((each) => each !== name);
+    if (element.open !== opened().includes(name)) studio.go({ open: [...others, ...(element.open ? [name] : [])].join(",") }, { replace: true });
+  });
+  return { element, get isOpen() { return opened().includes(name); }, update() { element.open = opened().includes(name); } };
+}
+/** The place of a view: the module of the record's kind draws into it. @param {string} label */
+export function viewPlace(label) {
+  const body = make("div", {});
+  const fault = make("p", { class: "fault", role: "alert", hidden: true });
+  const element = make("div", { class: "view", role: "group", "aria-label": label }, fault, body);
+  let view = /** @type {any} */ (null);
+  let kind = "";
+  return {
+    element,
+    /** @param {any} record @param {object} [options] */
+    async show(record, options = {}) {
+      fault.hidden = true;
+      const module = MODULES[record.kind] ?? record.kind;
+      if (view && kind === record.kind) return view.update(record, options);
+      view?.destroy();
+      const { render } = await import(`../views/${module}.js`);
+      view = render(body, record, options);
+      kind = record.kind;
+    },
+    /** @param {string} message */
+    fail(message) { fault.textContent = message; fault.hidden = !message; element.classList.toggle("old", Boolean(message)); },
+    clear() { view?.destroy(); view = null; kind = ""; body.replaceChildren(); fault.hidden = true; },
+  };
+}
+/** Modules of kinds that are not called like their module. @type {Record<string, string>} */
+const MODULES = { beam_tree: "search_tree", token_tree: "search_tree", patching: "grids", curves: "charts", probes: "charts" };
+
+/** Attention of an input in a place; layers of a long one are asked for when they are shown.
+ * @param {ReturnType<typeof viewPlace>} place @param {object} body @param {AbortSignal} signal @param {object} [options] */
+export async function showAttention(place, body, signal, options = {}) {
+  const record = await askRecord("/studio/look", body, signal);
+  const load = (/** @type {number} */ map, /** @type {number} */ layer) => askRecord("/studio/layer", { ...body, map, layer });
+  await place.show(record, { load, ...options });
+}
+
+// ---- heads that are switched off --------------------------------------------------------------
+
+/** Heads of the choice "off", such as cross.0.1, as {site, layer, head}. @param {Studio} studio @param {Model} model */
+export function headsOff(studio, model) {
+  return studio.get("off").split(",").flatMap((each) => {
+    const [name, layer, head] = each.split(".");
+    const own = model?.sites.find((site) => site.name === name)?.layers[Number(layer)];
+    return own && Number(head) < own.heads ? [{ site: name, layer: Number(layer), head: Number(head), at: own.at }] : [];
+  });
+}
+/** Edits of requests. @param {ReturnType<typeof headsOff>} off */
+export const editsOf = (off) => off.map(({ at, head }) => ({ kind: "head-off", at, head }));
+/** @param {ReturnType<typeof headsOff>} off */
+export const namesOf = (off) => off.map(({ site, layer, head }) => `${site} ${layer}.${head}`).join(", ");
+
+/** A grid of buttons for each site: a row is a layer, a button a head. Arrow keys move between them.
+ * @param {Studio} studio @param {() => Model} model */
+export function headSwitches(studio, model) {
+  const element = make("div", { class: "switches" });
+  let drawn = "";
+  const toggle = (/** @type {string} */ name) => {
+    const off = studio.get("off").split(",").filter(Boolean);
+    studio.go({ off: (off.includes(name) ? off.filter((each) => each !== name) : [...off, name]).join(",") });
+  };
+  const update = () => {
+    const shown = model();
+    if (drawn !== shown.name) {
+      drawn = shown.name;
+      element.replaceChildren(...shown.sites.map((site) => make("table", { class: "heads" },
+        make("caption", {}, `${site.name} attention: a row is a layer, a button a head`),
+        make("tbody", {}, ...site.layers.map(({ heads }, layer) => make("tr", {}, make("th", { scope: "row" }, String(layer)),
+          make("td", {}, ...range(heads).map((head) => make("button", {
+            type: "button", "data-head": `${site.name}.${layer}.${head}`, "aria-label": `${site.name} attention, layer ${layer}, head ${head}: off`,
+            onclick: () => toggle(`${site.name}.${layer}.${head}`),
+          }, String(head))))))))),
+        make("p", {}, make("button", { type: "button", onclick: () => studio.go({ off: null }) }, "All heads on")));
+    }
+    const off = studio.get("off").split(",");
+    for (const button of element.querySelectorAll("[data-head]")) button.setAttribute("aria-pressed", String(off.includes(button.dataset.head)));
+  };
+  element.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    const buttons = /** @type {HTMLElement[]} */ ([...element.querySelectorAll("[data-head]")]);
+    const here = buttons.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (here < 0 || !step) return;
+    event.preventDefault();
+    buttons[(here + step + buttons.length) % buttons.length].focus();
+  });
+  return { element, update };
+}
+
+// ---- differences ------------------------------------------------------------------------------
+
+/** The words of a text, those that another text lacks marked. @param {string} text @param {string} other */
+export function marked(text, other) {
+  const [own, its] = [text.split(/\s+/), other.split(/\s+/)];
+  const lengths = range(own.length + 1).map(() => new Uint16Array(its.length + 1));
+  for (let i = own.length - 1; i >= 0; i--)
+    for (let j = its.length - 1; j >= 0; j--)
+      lengths[i][j] = own[i] === its[j] ? lengths[i + 1][j + 1] + 1 : Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+  const parts = [];
+  for (let i = 0, j = 0; i < own.length; i++) {
+    while (j < its.length && own[i] !== its[j] && lengths[i][j + 1] > lengths[i + 1][j]) j++;
+    const same = j < its.length && own[i] === its[j] && lengths[i][j] === lengths[i + 1][j + 1] + 1;
+    if (same) j++;
+    parts.push(same ? own[i] : make("mark", {}, own[i]), " ");
+  }
+  return make("span", { dir: "auto" }, ...parts);
+}
+/** @param {number} value */
+export const percent = (value) => `${(100 * value).toFixed(value > 0 && value < 0.001 ? 2 : 1)}%`;

@@ -1,0 +1,117 @@
+// @ts-check
+// The studio: pages over the models of the server. The address holds all choices of a page.
+import { make } from "../views/base.js";
+import { ask } from "./api.js";
+import { tour } from "./tour.js";
+
+/**
+ * @typedef {{name: string, layers: {heads: number, at: string}[]}} Site
+ * @typedef {{name: string, paper: string, year: number, parameters: number, components: string[], paths: string[],
+ *   labels: string[] | null, mask: string | null, sites: Site[], source: string | null, target: string | null, folder: string}} Model
+ * @typedef {{update(): void, close(): void}} Page
+ * @typedef {object} Studio
+ * @property {Model[]} models
+ * @property {boolean} runs whether there is a folder of runs
+ * @property {(name: string, unless?: string) => string} get a choice of the address
+ * @property {(changes: Record<string, string | number | null>, options?: {replace?: boolean}) => void} go change the address
+ * @property {(text: string) => void} announce
+ */
+
+const UNDERSTAND = ["classify", "tag", "answer", "choose", "fill"];
+/** @type {{name: string, title: string, about: string, fits: (model: Model) => boolean, always?: boolean}[]} */
+const PAGES = [
+  { name: "translate", title: "Translate", about: "Type a sentence; see its translation, the alignment and the search.", fits: (model) => model.paths.includes("translate") },
+  { name: "understand", title: "Understand", about: "Labels, tags, answers and masked words, with the words they depend on.", fits: (model) => model.paths.some((path) => UNDERSTAND.includes(path)) },
+  { name: "generate", title: "Generate", about: "Continue a text token by token, choose other tokens, and go on.", fits: (model) => model.paths.includes("generate") },
+  { name: "see", title: "See", about: "An image, its label, and where heads look.", fits: (model) => model.paths.includes("label-image") },
+  { name: "heads", title: "Heads", about: "What each head does, and what happens without the least important.", fits: (model) => model.sites.length > 0 },
+  { name: "compare", title: "Compare", about: "Two models on the same input, with their differences.", fits: (model) => model.paths.length > 0 },
+  { name: "train", title: "Train", about: "Runs as they go, several at once, and branches of them.", fits: () => true, always: true },
+  { name: "papers", title: "Papers", about: "Which paper changed what, and the code of each.", fits: () => true, always: true },
+];
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const nav = /** @type {HTMLElement} */ (document.querySelector("nav"));
+const line = /** @type {HTMLElement} */ (document.getElementById("status"));
+const choices = () => new URLSearchParams(location.search);
+let open = { name: "", page: /** @type {Page | null} */ (null) };
+
+/** @type {Studio} */
+const studio = {
+  models: [],
+  runs: false,
+  get: (name, unless = "") => choices().get(name) ?? unless,
+  go: (changes, { replace = false } = {}) => {
+    const next = choices();
+    for (const [name, value] of Object.entries(changes))
+      if (value === null || value === "") next.delete(name);
+      else next.set(name, String(value));
+    const address = `/studio?${next}`;
+    if (address !== location.pathname + location.search) history[replace ? "replaceState" : "pushState"](null, "", address);
+    show();
+  },
+  announce: (text) => { line.textContent = text; },
+};
+
+const known = () => PAGES.filter((page) => page.always || studio.models.some(page.fits));
+
+/** @param {MouseEvent} event @param {string} name */
+function follow(event, name) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  history.pushState(null, "", `/studio?page=${name}`);
+  show(true);
+}
+function showNav() {
+  const here = studio.get("page");
+  nav.replaceChildren(...known().map(({ name, title }) => make("a", {
+    href: `/studio?page=${name}`, "aria-current": name === here ? "page" : null,
+    onclick: (/** @type {MouseEvent} */ event) => follow(event, name),
+  }, title)), make("button", { type: "button", class: "theme", onclick: turnTheme }, "Light / dark"),
+  make("button", { type: "button", onclick: () => tour(studio) }, "Tour"));
+}
+function turnTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  open.page?.close();
+  open = { name: "", page: null };
+  show();
+}
+/** Open the page of the address, or tell the open one that choices have changed. @param {boolean} [focus] */
+async function show(focus = false) {
+  const name = studio.get("page");
+  const page = known().find((each) => each.name === name);
+  if (open.name === name && open.page) return open.page.update();
+  open.page?.close();
+  open = { name, page: null };
+  showNav();
+  document.title = page ? `${page.title} · regard studio` : "regard studio";
+  if (!page) return showHome();
+  const { open: openPage } = await import(`../pages/${name}.js`);
+  if (open.name !== name) return;
+  main.replaceChildren(make("h1", {}, page.title), make("p", { class: "summary" }, page.about));
+  open.page = openPage(main, { ...studio, models: page.always ? studio.models : studio.models.filter(page.fits) });
+  open.page?.update();
+  if (focus) main.focus();
+}
+function showHome() {
+  main.replaceChildren(make("h1", {}, "What would you like to look into?"),
+    make("p", { class: "summary" }, `${studio.models.length} ${studio.models.length === 1 ? "model" : "models"}: `,
+      studio.models.map((model) => `${model.name} (${model.paper}, ${model.parameters.toLocaleString("en")} parameters)`).join(", ")),
+    make("ul", { class: "cards" }, ...known().map(({ name, title, about }) => make("li", {},
+      make("a", { href: `/studio?page=${name}`, onclick: (/** @type {MouseEvent} */ event) => follow(event, name) }, title),
+      make("p", {}, about)))));
+}
+
+addEventListener("popstate", () => show());
+try {
+  const listed = await ask("/studio/models");
+  studio.models = listed.models;
+  studio.runs = listed.runs;
+  await show();
+  if (studio.get("tour")) tour(studio);
+} catch (error) {
+  main.replaceChildren(make("p", { class: "fault", role: "alert" }, `The server did not answer: ${/** @type {Error} */ (error).message}`));
+}
+document.documentElement.dataset.ready = "";

@@ -1,0 +1,58 @@
+"""The models of the studio: what each can do, and its attention heads."""
+
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput
+from regard.inference.fill_mask import MaskFiller
+from regard.inside.edits import head_edits
+from regard.models.paper import count_parameters
+from regard.serving.doors.door import Exchange, json_response
+from regard.serving.doors.operations import describe
+from regard.serving.doors.own import PATHS, has_path
+from regard.serving.served_model import ServedModel
+
+
+async def list_models(exchange: Exchange, *, runs: bool) -> Response:
+    """All models, for the choices of the page, and whether there is a folder of runs."""
+    models = [*map(describe_model, exchange.engine.models.values())]
+    return json_response({"models": models, "runs": runs})
+
+
+def describe_model(served: ServedModel) -> dict[str, Any]:
+    """A model: its paths on the server, its mask token, and its heads with the edits of each."""
+    return {
+        **describe(served),
+        "folder": "" if served.folder is None else str(served.folder),
+        "year": served.paper.year,
+        "parameters": count_parameters(served.model.module),
+        "paths": [path for path in PATHS if has_path(served, path)],
+        "mask": _mask(served),
+        "sites": _sites(served),
+    }
+
+
+def _mask(served: ServedModel) -> str | None:
+    if "fill" not in served.components:
+        return None
+    return cast(MaskFiller, served.component("fill")).mask
+
+
+def _sites(served: ServedModel) -> list[dict[str, Any]]:
+    """Attention sites; of each layer, its number of heads and the place where they are edited."""
+    try:
+        edits = head_edits(served.model.inspected)
+    except BadInput:
+        return []
+    return [
+        {
+            "name": site.name,
+            "layers": [
+                {"heads": heads, "at": edits[site.name, layer, 0].edits[0].at}
+                for layer, heads in enumerate(site.heads)
+                if heads
+            ],
+        }
+        for site in served.facts.attention_sites
+    ]

@@ -1,0 +1,221 @@
+"""Records of one input of a model: attention, searches, evidence and what-ifs, as views read them.
+
+Attention of long inputs travels a layer at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput, shown
+from regard.inference.generator import Ending, Generator
+from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_view import AttentionView
+from regard.inside.edits import list_edits
+from regard.inside.record import record
+from regard.inside.trees.recording_beam import record_tree
+from regard.inside.trees.token_tree import TokenTree, record_tokens
+from regard.inside.views.attention_record import layer_record
+from regard.inside.views.view_record import ViewRecord
+from regard.search.greedy import Greedy
+from regard.search.step import Search
+from regard.serving.doors.door import DoorRoute, Exchange, json_response
+from regard.serving.doors.own import decode_image_text
+from regard.serving.served_model import ServedModel
+from regard.text.continuation import Continuation
+
+AT_ONCE = 400_000  # weights that travel together; of more, a layer at a time
+LONGEST = 20_000  # characters of an input
+MOST_NEW = 64  # tokens of a search tree
+
+Text = Annotated[str, Meta(max_length=LONGEST)]
+
+
+class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An input of a model: a text, two texts, or an image in base64; with edits of the model."""
+
+    model: str
+    text: Text = ""
+    second: Text | None = None
+    image: str | None = None
+    edits: list[dict[str, Any]] = []
+
+    def served(self, exchange: Exchange) -> ServedModel:
+        """The model of this name, with the edits of the request."""
+        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
+
+    def given(self, exchange: Exchange) -> Any:
+        """The input as the methods of a model read it."""
+        if self.image is not None:
+            return decode_image_text(self.image, exchange.limits.pixels)
+        return self.text if self.second is None else (self.text, self.second)
+
+    @property
+    def tokens(self) -> int:
+        """About as many tokens as the input has."""
+        return 1 + (len(self.text) + len(self.second or "")) // 4
+
+
+async def run(
+    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel], Any]
+) -> Any:
+    """The value of a function of the model, with its edits, in the model's thread."""
+    served = body.served(exchange)
+    exchange.log |= {"model": served.name, "texts": body.text}
+    call = exchange.engine.call
+    return await call(served.name, lambda _: function(served), body.tokens, exchange.deadline)
+
+
+def binary(found: ViewRecord, served_name: str) -> Response:
+    """A record as it travels, with the name of its model."""
+    named = found.with_source(model=served_name)
+    return Response(named.to_bytes(), media_type="application/octet-stream")
+
+
+class LookRequest(StudioRequest, kw_only=True):
+    """``second`` is the second text of an encoder, or the translation to look at."""
+
+    subwords: bool = False
+    rollout: bool = False
+
+
+async def look(exchange: Exchange) -> Response:
+    """Attention of a model on an input; of a long one without the weights of single heads."""
+    body = exchange.json(LookRequest)
+    given = body.given(exchange)
+    first, second = given if isinstance(given, tuple) else (given, None)
+    options = {} if body.image is not None else {"subwords": body.subwords}
+
+    def looked(served: ServedModel) -> ViewRecord:
+        view = served.model.look(first, second, rollout=body.rollout, **options)
+        if not isinstance(view, AttentionView):
+            return view.view_record()
+        size = sum(layer.size for each in view.maps for layer in each.layers)
+        return view.view_record(lazy=size > AT_ONCE)
+
+    return binary(await run(exchange, body, looked), body.model)
+
+
+class LayerRequest(LookRequest, kw_only=True):
+    """``map`` is the index of an attention map of the input, ``layer`` the number of its layer."""
+
+    map: Annotated[int, Meta(ge=0)]
+    layer: Annotated[int, Meta(ge=0)]
+
+
+async def look_at_layer(exchange: Exchange) -> Response:
+    """The weights of all heads of one layer, of which only that layer is recorded."""
+    body = exchange.json(LayerRequest)
+
+    def looked(served: ServedModel) -> ViewRecord:
+        model = served.model.inspected
+        rows = model.read(body.text, body.second)
+        recorded, _ = record(model, rows, layers=[body.layer])
+        maps: list[AttentionMap] = []
+        for site in recorded.by_site:
+            maps += site.maps(subwords=body.subwords)
+        if body.map >= len(maps):
+            raise BadInput(f"map: there are {len(maps)}, not {body.map + 1}")
+        return layer_record(maps[body.map], body.layer)
+
+    return binary(await run(exchange, body, looked), body.model)
+
+
+class TreeRequest(StudioRequest, kw_only=True):
+    """A beam search of a translator, or the tokens of a generator with their alternatives."""
+
+    beam: Annotated[int, Meta(ge=1, le=16)] = 4
+    alternatives: Annotated[int, Meta(ge=1, le=20)] = 5
+    steps: Annotated[int, Meta(ge=1, le=MOST_NEW)] = 12
+    temperature: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    seed: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
+
+
+async def tree(exchange: Exchange) -> Response:
+    """A search as a tree: of a translator's beam, or of a generator's tokens."""
+    body = exchange.json(TreeRequest)
+
+    def searched(served: ServedModel) -> ViewRecord:
+        model = served.model
+        if "translate" in served.components:
+            beam = replace(model.translator.base_beam, size=body.beam, best=1)
+            return record_tree(model.translator, body.text, beam).view_record()
+        generator = replace(model.generator, ending=Ending.of(body.steps))
+        search: Search = Greedy()
+        if body.temperature:
+            given = {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
+            known = {name: value for name, value in given.items() if value is not None}
+            search = replace(generator.sampling, **known, count=1)
+        tokens = record_tokens(generator, body.text, search, body.alternatives)
+        return with_continuations(tokens, generator, body.text)
+
+    return binary(await run(exchange, body, searched), body.model)
+
+
+def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> ViewRecord:
+    """Record of a tree, in which each node also has the text that follows the prompt up to it."""
+    (ids,) = generator.read_prompts([prompt])
+    continuation = Continuation(generator.vocabulary.decode, ids)
+    texts = [
+        continuation.text([tree.nodes[each].token for each in tree.path(number)[1:]])
+        for number in range(len(tree.nodes))
+    ]
+    chances = {"probability": [*map(tree.probability, range(len(tree.nodes)))]}
+    ends = [node.token in generator.ends for node in tree.nodes]
+    found = tree.view_record()
+    return replace(found, json={**found.json, "continuations": texts, "ends": ends, **chances})
+
+
+class EvidenceRequest(StudioRequest, kw_only=True):
+    """``target`` is a label, a token or a translation, predicted at the position ``token``."""
+
+    target: Text | None = None
+    token: Annotated[int, Meta(ge=0)] | None = None
+    method: str = "gradient"
+
+
+async def evidence(exchange: Exchange) -> Response:
+    """On which words or patches a prediction depends."""
+    body = exchange.json(EvidenceRequest)
+    if body.method == "all":
+        raise BadInput(f"method: name one method, not {shown(body.method)}")
+    given = body.given(exchange)
+
+    def attributed(served: ServedModel) -> dict[str, object]:
+        chosen = {"token": body.token, "method": body.method}
+        return served.model.attribute(given, body.target, **chosen).to_json()
+
+    return json_response(await run(exchange, body, attributed))
+
+
+class WhatIfRequest(EvidenceRequest, kw_only=True):
+    """Heads as (attention, layer, head) and words by their numbers, which are switched off."""
+
+    heads: list[tuple[str, int, int]] = []
+    words: list[int] = []
+
+
+async def what_if(exchange: Exchange) -> Response:
+    """The prediction without some heads and words, beside that with all of them."""
+    body = exchange.json(WhatIfRequest)
+    given = body.given(exchange)
+
+    def compared(served: ServedModel) -> dict[str, object]:
+        off = {"heads": body.heads, "words": body.words}
+        return served.model.what_if(given, target=body.target, token=body.token, **off).to_json()
+
+    return json_response(await run(exchange, body, compared))
+
+
+ROUTES = [
+    DoorRoute("POST", "/studio/look", look, "Attention on an input.", LookRequest),
+    DoorRoute("POST", "/studio/layer", look_at_layer, "Attention of one layer.", LayerRequest),
+    DoorRoute("POST", "/studio/tree", tree, "A search as a tree.", TreeRequest),
+    DoorRoute("POST", "/studio/evidence", evidence, "Evidence of a prediction.", EvidenceRequest),
+    DoorRoute("POST", "/studio/what-if", what_if, "A prediction without parts.", WhatIfRequest),
+]
