@@ -36,6 +36,11 @@ class Objective(Generic[Item, Target]):
         """Whether a batch is encoded in several forward passes, whose shapes are free."""
         return False
 
+    @property
+    def teachers(self) -> tuple[nn.Module, ...]:
+        """Models without gradients that run beside the trained model."""
+        return ()
+
     def to(self, device: torch.device | str) -> None:
         """Move the models that the objective runs beside the trained model to a device."""
 
