@@ -19,7 +19,8 @@ import torch
 from small import environment
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["torch._dynamo", "regard.api", "regard.cli.verbs.train"])
+MODULES = ["torch._dynamo", "regard.api", "regard.cli.verbs.train", "regard.training.shards"]
+SERVER.set_forkserver_preload(MODULES)
 
 
 class WarmProcess(SERVER.Process):
@@ -74,13 +75,13 @@ class WarmProcess(SERVER.Process):
         os.kill(self.pid, number)
 
 
-def start_ranks(*words: object, **variables: str) -> list[WarmProcess]:
-    """Start two Python processes that train together, without a launcher."""
+def start_ranks(*words: object, world: int = 2, **variables: str) -> list[WarmProcess]:
+    """Start Python processes that train together, without a launcher."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", **variables}
-    return [WarmProcess(*words, RANK=str(rank), **place) for rank in range(2)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world), **variables}
+    return [WarmProcess(*words, RANK=str(rank), **place) for rank in range(world)]
 
 
 def killed(arguments: Sequence[object], out: Path, checkpoints: int, delay: float = 0.0) -> int:

@@ -1,42 +1,20 @@
 """One process and two agree; if one fails, both end."""
 
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
+from small_ranks import RECURRENT, SMOOTH, STILL, losses
 from small_teacher import write_teacher
 from small_tuning import write_tuning
-from verb import run
 from warm import start_ranks
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
-STILL = "model.change.dropout=0.0"
-SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
-
-
-def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float], list[float]]:
-    """Of one process, and of two that share every step."""
-    changes = [word for setting in settings for word in ("--set", setting)]
-    words = ("train", recipe, "--data", recipe.parent, "--device", "cpu", *changes, "--out")
-    alone, together = recipe.parent / "alone", recipe.parent / "together"
-    run(*words, alone)
-    for process in launch("-m", "regard", *words, together):
-        said = process.communicate(timeout=240)[1]
-        assert process.returncode == 0, said
-    return losses_of(alone), losses_of(together)
-
-
-def losses_of(out: Path) -> list[float]:
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return [line["loss"] for line in lines]
 
 
 def torchrun(*words: object, **variables: str) -> list[subprocess.Popen[str]]:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, cast
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
@@ -143,6 +143,10 @@ class Distillation(RowObjective):
         weights = weights_of(self.teacher.module).values()
         content = (tensor.cpu().float().numpy().tobytes() for tensor in weights)
         return f", teacher {reduce(lambda crc, data: zlib.crc32(data, crc), content, 0):08x}"
+
+    @property
+    def teachers(self) -> tuple[nn.Module, ...]:
+        return (self.teacher.module,)
 
     def to(self, device: torch.device | str) -> None:
         self.teacher.module.to(device)

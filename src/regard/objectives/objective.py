@@ -41,6 +41,11 @@ class Objective(Generic[Item, Target]):
         """Whether steps are neither compiled nor captured, since their shapes are free."""
         return self.chunked
 
+    @property
+    def teachers(self) -> tuple[nn.Module, ...]:
+        """Models without gradients that run beside the trained model."""
+        return ()
+
     def to(self, device: torch.device | str) -> None:
         """Move the models that the objective runs beside the trained model to a device."""
 

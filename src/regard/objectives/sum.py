@@ -96,6 +96,10 @@ class Sum(Objective[AnnotatedRow, object]):
     def fingerprint(self) -> str:
         return "".join(objective.fingerprint for objective in self.objectives)
 
+    @property
+    def teachers(self) -> tuple[nn.Module, ...]:
+        return tuple(teacher for objective in self.objectives for teacher in objective.teachers)
+
     def to(self, device: torch.device | str) -> None:
         for objective in self.objectives:
             objective.to(device)

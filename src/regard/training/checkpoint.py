@@ -8,8 +8,8 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -22,9 +22,13 @@ from regard.data.batches.sampler import Cursor
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.training import adafactor
-from regard.weights.files import read_tensors, write_tensors
+from regard.weights.files import write_tensors
+from regard.weights.pieces import MappedTensors, TensorPieces
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
+SHARD = "shard-"  # files with pieces of tensors begin with it
+EVERY = slice(None)
+Tensors = dict[str, dict[str, Tensor]]  # by group: model, optimiser, ...
 BLOCK = 1 << 24  # bytes whose checksum is taken at once
 
 
@@ -87,6 +91,8 @@ ADDED = {"best_loss", "first_loss"}  # fields of the progress that older checkpo
 class Checkpoints:
     """The checkpoints of one run."""
 
+    kept = True  # they are written
+
     def __init__(self, folder: Path):
         self.folder = folder
 
@@ -109,22 +115,42 @@ class Checkpoints:
         """The folder of one checkpoint."""
         return self.folder / f"step-{step:08d}"
 
-    def save(self, progress: RunProgress, tensors: dict[str, dict[str, Tensor]]) -> None:
+    def temporary(self, step: int) -> Path:
+        """The folder of a checkpoint while it is written."""
+        return self.folder / f".{self.place(step).name}.tmp"
+
+    def save(self, progress: RunProgress, tensors: Tensors) -> None:
         """Write a checkpoint: safetensors files and state.json."""
-        place = self.place(progress.step)
-        temporary = self.folder / f".{place.name}.tmp"
-        checksums = {PROGRESS: _checksum_of_json(asdict(progress))}
-        try:
+        temporary, checksums = self.temporary(progress.step), {}
+        with self.written():
             self.sweep()
             for name, group in tensors.items():
                 path = temporary / f"{name}{TENSORS}"
                 write_tensors(path, group)
                 checksums[path.name] = checksum_of_file(path)
-            write_json(temporary / STATE, asdict(CheckpointState(progress, checksums)))
-            synchronise(temporary)
-            remove(place)
-            temporary.rename(place)
-            synchronise(self.folder)
+            self.commit(progress, checksums)
+
+    def begin(self, step: int) -> None:
+        """Make the folder into which several processes write a checkpoint."""
+        with self.written():
+            self.sweep()
+            self.temporary(step).mkdir(parents=True)
+
+    def commit(self, progress: RunProgress, checksums: Mapping[str, int]) -> None:
+        """Finish a checkpoint whose tensors are written: state.json, and the name of its folder."""
+        place, temporary = self.place(progress.step), self.temporary(progress.step)
+        checksums = {PROGRESS: _checksum_of_json(asdict(progress)), **checksums}
+        write_json(temporary / STATE, asdict(CheckpointState(progress, checksums)))
+        synchronise(temporary)
+        remove(place)
+        temporary.rename(place)
+        synchronise(self.folder)
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Block that writes a checkpoint; if it fails, its remains are removed."""
+        try:
+            yield
         except (OSError, BadInput) as error:
             self.sweep()
             last = f"step {self.steps()[-1]}" if self.steps() else "none"
@@ -139,14 +165,32 @@ class Checkpoints:
 
         If ``only`` is given, only these groups are read, and they must exist.
         """
-        files = None if only is None else {f"{group}{TENSORS}" for group in only}
+        progress, groups = self.open(step, only)
+        return progress, {group: tensors.read_all() for group, tensors in groups.items()}
+
+    def open(
+        self, step: int, only: Iterable[str] | None = None, share: slice = EVERY
+    ) -> tuple[RunProgress, dict[str, TensorPieces]]:
+        """The progress and the tensors of a checkpoint, by group, which are read when needed.
+
+        The files are checked, or a ``share`` of them if other processes check the others.
+        """
+        place, groups = self.place(step), None if only is None else [*only]
         try:
-            state = self._verified(step, files)
+            state = self._verified(step, groups, share)
         except BadInput as error:
             raise BadInput(f"{error}{self._advice(step)}") from None
-        names = sorted(state.checksums.keys() - {PROGRESS} if files is None else files)
-        place = self.place(step)
-        return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
+        if shards := _shards(state):
+            paths = [place / name for name in shards]
+            every = TensorPieces(paths)
+            known = sorted({name.partition("/")[0] for name in every})
+            if missing := [group for group in groups or () if group not in known]:
+                raise BadInput(f"{place}: {missing[0]} is missing{self._advice(step)}")
+            return state.progress, {
+                name: TensorPieces(paths, f"{name}/") for name in groups or known
+            }
+        files = _files(state, groups)
+        return state.progress, {Path(name).stem: TensorPieces([place / name]) for name in files}
 
     def progress(self, step: int) -> RunProgress:
         """The progress of a checkpoint."""
@@ -177,10 +221,16 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
-    def _verified(self, step: int, only: set[str] | None = None) -> CheckpointState:
-        """Return the state of a checkpoint after checking its files, or only those in ``only``."""
+    def is_divided(self, step: int) -> bool:
+        """Whether the tensors of a checkpoint are in pieces, written by several processes."""
+        return bool(_shards(self._state(step)))
+
+    def _verified(
+        self, step: int, only: Sequence[str] | None = None, share: slice = EVERY
+    ) -> CheckpointState:
+        """Return the state of a checkpoint after checking the files of all groups, or of some."""
         state, place = self._state(step), self.place(step)
-        for name in sorted(state.checksums.keys() - {PROGRESS} if only is None else only):
+        for name in _files(state, only)[share]:
             path = place / name
             if name not in state.checksums or not path.is_file():
                 raise BadInput(f"{place}: {name} is missing")
@@ -215,13 +265,28 @@ class Checkpoints:
             with suppress(OSError):
                 remove(leftover)
 
-    def average(self, steps: Iterable[int]) -> dict[str, Tensor]:
-        """The mean of the weights of several checkpoints."""
-        groups = [self.load(step, only=("model",))[1]["model"] for step in steps]
-        return {
-            name: torch.stack([group[name].double() for group in groups]).mean(0).to(first.dtype)
-            for name, first in groups[0].items()
-        }
+    def average(self, steps: Iterable[int]) -> Mapping[str, Tensor]:
+        """The mean of the weights of several checkpoints, each computed when it is needed."""
+        groups = [self.open(step, only=("model",))[1]["model"] for step in steps]
+
+        def mean(name: str) -> Tensor:
+            stacked = torch.stack([group[name].double() for group in groups])
+            return stacked.mean(0).to(groups[0].dtype(name))
+
+        return MappedTensors([*groups[0]], mean)
+
+
+def _shards(state: CheckpointState) -> list[str]:
+    """The files with pieces of tensors of all groups."""
+    return sorted(name for name in state.checksums if name.startswith(SHARD))
+
+
+def _files(state: CheckpointState, groups: Sequence[str] | None) -> list[str]:
+    """The files with the tensors of these groups."""
+    if shards := _shards(state):
+        return shards
+    every = state.checksums.keys() - {PROGRESS}
+    return sorted(every if groups is None else {f"{group}{TENSORS}" for group in groups})
 
 
 def checksum_of_file(path: Path) -> int:

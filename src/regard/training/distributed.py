@@ -1,4 +1,4 @@
-"""Data-parallel processes: ranks, collectives and gradient synchronisation.
+"""Processes that train together: ranks, collectives, and failures of one of them.
 
 Every rank makes the same batches from the same keys, and reads its own rows of them. Gradients and
 losses are summed over ranks, and so are the weights of rows if they are known only after reading.
@@ -11,16 +11,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from time import sleep
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from regard.ground.device import device_named
 from regard.ground.errors import reason_of
@@ -131,7 +130,7 @@ class World:
         if world == 1:
             return cls(rank, world, chosen)
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo")
+            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
         return cls(rank, world, chosen, Rendezvous.join(rank, world))
 
     @contextmanager
@@ -161,19 +160,6 @@ class World:
     def is_leader(self) -> bool:
         """Whether this process writes and prints."""
         return self.rank == 0
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """The model with gradient synchronisation (DDP), if there are several processes."""
-        if self.size == 1:
-            return model
-        ids = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(model, device_ids=ids)
-
-    def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
-        """Synchronise gradients with the last slice of a step only."""
-        if last or self.size == 1:
-            return nullcontext()
-        return cast(DistributedDataParallel, model).no_sync()
 
     def all_reduce(self, sums: Tensor) -> Tensor:
         """The sum over all ranks."""

@@ -18,10 +18,9 @@ from regard.data.data_facts import DataFacts, describe_sets
 from regard.data.readers.fields import DropCounts
 from regard.models.paper import count_parameters
 from regard.tasks.run_paths import STDIN_COPY
-from regard.training.checkpoint import Checkpoints, RunProgress
+from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.loop import Job, train
 from regard.training.loop.events import Event, ReportEvent, StartEvent
-from regard.training.loop.trainable import Tensors
 from regard.training.precision import Precision
 from regard.training.recipe import task_of
 from regard.training.run import Run
@@ -163,6 +162,8 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
 
 class NoCheckpoints(Checkpoints):
     """Checkpoints of a dry run: nothing is written."""
+
+    kept = False
 
     def save(self, progress: RunProgress, tensors: Tensors) -> None:
         """Write nothing."""

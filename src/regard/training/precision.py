@@ -90,6 +90,13 @@ def choose(
     return Precision(best, f"probed: {shown} a batch")
 
 
+def choose_untimed(requested: str, device: torch.device) -> Precision:
+    """The requested precision; for "auto", bf16 on a GPU that has it, else fp32."""
+    if requested == "auto" and (device.type != "cuda" or not has_bf16(device)):
+        return Precision("fp32", f"of shards on the {_name(device)}")
+    return choose(requested, device, lambda precision: None)
+
+
 def _name(device: torch.device) -> str:
     return "GPU" if device.type == "cuda" else "CPU"
 

@@ -22,6 +22,7 @@ from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import paths
 from regard.models.folders import folder as folders
+from regard.models.folders import regard as regard_folder
 from regard.models.folders.loaded_model import check_tokenizer
 from regard.models.paper import Paper, count_parameters
 from regard.tasks.components import Runner
@@ -39,6 +40,7 @@ from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, check_folder, claim, give_up
 from regard.weights.files import load_weights
+from regard.weights.pieces import MappedTensors
 
 WATCHED = 16  # inputs of the development set that watches read, at most
 Watcher = Callable[[Runner, Sequence[tuple[object, ...]]], Mapping[str, JSON]]
@@ -77,13 +79,20 @@ class Run:
         """Write the final weights to the model folder; returns a description of them."""
         self.job.check_folder()
         description, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
-        module = self.job.model.cpu().eval()
-        load_weights(module, weights, str(self.job.checkpoints.folder))
+        if self.job.divided:  # no process ever has all weights
+            with uninitialised("meta"):
+                module = _built(self.facts)
+        else:
+            module = self.job.model.cpu().eval()
+            load_weights(module, {**weights}, str(self.job.checkpoints.folder))
         notes, read = {**self.notes, "weights": description}, (self.tokenizer, self.labels)
         for name, (facts, part) in self.facts.models(module).items():
             spent = {"cost": cost(part, progress, self.job.world)}
             stored = folders.LoadedModel(self.paper, facts, part, *read, {**notes, **spent})
-            folders.write(self.out / name, stored)
+            if self.job.divided:
+                regard_folder.write(self.out / name, stored, _part_of(weights, module, part))
+            else:
+                folders.write(self.out / name, stored)
         self.job.check_folder()
         return description
 
@@ -258,9 +267,19 @@ def _built(facts: ModelFacts) -> nn.Module:
         raise BadInput(f"model: {str(error).splitlines()[0]}") from None
 
 
+def _part_of(
+    weights: Mapping[str, torch.Tensor], module: nn.Module, part: nn.Module
+) -> Mapping[str, torch.Tensor]:
+    """The weights of a part of a module, by their names in the part."""
+    whole = module.state_dict(keep_vars=True)
+    names = {id(tensor): name for name, tensor in whole.items() if name in weights}
+    own = {name: names[id(tensor)] for name, tensor in part.state_dict(keep_vars=True).items()}
+    return MappedTensors([*own], lambda name: weights[own[name]])
+
+
 def _kept_weights(
     recipe: Recipe, checkpoints: Checkpoints, progress: RunProgress
-) -> tuple[str, dict[str, torch.Tensor]]:
+) -> tuple[str, Mapping[str, torch.Tensor]]:
     """Weights to save: an average if the recipe has one, else the best checkpoint."""
     steps = checkpoints.steps()
     known = progress.best is not None and progress.best_step in steps
@@ -274,4 +293,4 @@ def _kept_weights(
         group = "average"
         if 0 < progress.averaged_since < best:
             average = f"average since step {progress.averaged_since} at "
-    return f"{average}step {best}", checkpoints.load(best, only=(group,))[1][group]
+    return f"{average}step {best}", checkpoints.open(best, (group,))[1][group]

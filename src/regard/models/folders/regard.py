@@ -1,5 +1,6 @@
 """regard's own folders: config.json (paper, facts, notes), model.safetensors, tokenizer, labels."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -27,14 +28,19 @@ from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
 from regard.text.tokenizers.list import TOKENIZERS
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
+from regard.weights.pieces import write_one_by_one
 from regard.weights.weight_map import Extras
 
 FORMAT = 2
 KEPT = "kept.safetensors"  # unknown tensors of a Hugging Face folder
 
 
-def write(folder: Path, model: LoadedModel) -> None:
-    """Write a folder in regard's format."""
+def write(folder: Path, model: LoadedModel, weights: Mapping[str, Tensor] | None = None) -> None:
+    """Write a folder in regard's format.
+
+    With ``weights``, these are written one by one instead of the module's, which may be on the
+    meta device.
+    """
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / LABELS).unlink(missing_ok=True)
     for value in (model.tokenizer, model.labels):
@@ -51,7 +57,11 @@ def write(folder: Path, model: LoadedModel) -> None:
     if model.extras is not None:
         config["hf"] = _write_extras(folder, model.extras)
     extras = Extras() if model.extras is None else model.extras.weights
-    write_tensors(folder / WEIGHTS, extras.in_file_precision(weights_of(model.module)))
+    own = extras.in_file_precision(weights_of(model.module))
+    if weights is None:
+        write_tensors(folder / WEIGHTS, own)
+    else:
+        write_one_by_one(folder / WEIGHTS, weights, like=own)
     write_json(folder / CONFIG, config)
 
 

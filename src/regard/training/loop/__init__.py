@@ -12,6 +12,14 @@ __all__ = ["Job", "seed_everything", "train"]
 def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
     """Run a job to its end, yielding events."""
     run = Trainer(job)
+    try:
+        yield from _events(run, resume)
+    finally:
+        run.store.wait()
+
+
+def _events(run: Trainer, resume: bool) -> Iterator[Event]:
+    job = run.job
     yield run.start(resume)
     if run.progress.step == 0:
         if job.watches:
@@ -34,4 +42,5 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
             reason = reason or ("patience" if run.out_of_patience() else "")
         if step % recipe.checkpoint_every == 0 or reason or best:
             yield run.save()
+    run.store.wait()
     yield EndEvent(run.progress, reason)

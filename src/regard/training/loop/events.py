@@ -209,7 +209,8 @@ class Job:
     steps captured by shape. ``data`` is a fingerprint of the training data, ``split_data`` a prefix
     of it that must not change if development examples are held out (else empty); ``remarks`` are
     about copied weights, ``long_texts`` about training texts longer than a row. ``check_folder`` is
-    called before the leader writes. ``watches`` report on the model after each evaluation, by name.
+    called before the leader writes. Each process has a part of the
+    weights of a ``divided`` model. ``watches`` report on the model after each evaluation, by name.
     """
 
     recipe: Recipe
@@ -228,5 +229,6 @@ class Job:
     long_texts: str = ""
     check_folder: Callable[[], None] = lambda: None
     watches: Mapping[str, Watch] = field(default_factory=dict)
+    divided: bool = False
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

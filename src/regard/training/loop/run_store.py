@@ -6,6 +6,7 @@ whose first axis is the stream. It reads its state from the batch and returns th
 the losses, without a gradient.
 """
 
+from functools import partial
 from typing import cast
 
 import torch
@@ -74,15 +75,19 @@ class RunStore:
     def __init__(self, job: Job, trainable: TrainableModel, carried: CarriedState):
         self.job, self.world, self.checkpoints = job, job.world, job.checkpoints
         self.trainable, self.carried = trainable, carried
+        self.writer = trainable.parallel.writer(job.checkpoints)
 
     def save(self, progress: RunProgress) -> None:
         """Write a checkpoint and delete those that are no longer needed."""
         carried = {CARRIED: self.carried.gather()} if self.carried.streams else {}
+        tensors = {**self.trainable.tensors(), **carried}
         if self.world.is_leader:
             self.job.check_folder()
-            self.checkpoints.save(progress, {**self.trainable.tensors(), **carried})
-            self.prune(progress)
-        self.world.barrier()
+        self.writer.save(progress, tensors, partial(self.prune, progress))
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written."""
+        self.writer.wait()
 
     def prune(self, progress: RunProgress) -> None:
         """Keep the last two checkpoints, those to be averaged, the best, and those for branches."""
@@ -100,11 +105,13 @@ class RunStore:
         if not steps:
             return None
         groups = (*self.trainable.groups, *((CARRIED,) if self.carried.streams else ()))
-        progress, tensors = self.checkpoints.load(steps[-1], only=groups)
+        share = slice(self.world.rank, None, self.world.size)  # that this process checks
+        progress, stored = self.checkpoints.open(steps[-1], groups, share)
         where = str(self.checkpoints.place(steps[-1]))
-        self.trainable.load(tensors, where)
+        self.trainable.load(stored, where)
         if self.carried.streams:
-            self.carried.load(tensors[CARRIED], f"{where}/{CARRIED}.safetensors")
+            self.carried.load(stored[CARRIED].read_all(), f"{where}/{CARRIED}.safetensors")
+        self.world.barrier()  # the files of all others are whole, too
         before, now = progress.settings, self.settings()
         self._check_split(before.get("data", ""), where)
         kind, advice = before["precision"], precisions.RESUME

@@ -1,7 +1,7 @@
 """A model with its optimiser: how a slice of a step is run, and how weights are updated."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -10,7 +10,9 @@ from torch import Tensor
 
 from regard.ground.batch import Batch
 from regard.ground.device import seed_generators
-from regard.training.checkpoint import load_optimiser, optimiser_tensors
+from regard.ground.errors import BadInput
+from regard.training import precision as precisions
+from regard.training.checkpoint import Tensors, load_optimiser, optimiser_tensors
 from regard.training.loop.events import Job
 from regard.training.loop.microbatch import (
     EagerStep,
@@ -22,12 +24,13 @@ from regard.training.loop.microbatch import (
     unchanged_buffers,
 )
 from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
+from regard.training.parallel import Parallel, fits, recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe import Recipe
 from regard.weights.files import load_weights, weights_of
+from regard.weights.pieces import TensorPieces
 
 MOST_RECTANGLES = 128  # shapes of which steps are captured
-Tensors = dict[str, dict[str, Tensor]]  # by the file of a checkpoint
 
 
 class TrainableModel:
@@ -35,17 +38,27 @@ class TrainableModel:
 
     def __init__(self, job: Job):
         self.job, self.recipe, self.world = job, job.recipe, job.world
-        self.model = self.wrapped = job.model.to(job.world.device)
+        self.model = self.wrapped = job.model
+        distributed = self.recipe.distributed
+        self.parallel = parallel_of(job)
+        job.divided = self.parallel.sharded
+        if distributed.checkpoint_blocks:
+            recompute_blocks(self.model)
+        self.parallel.place(self.model)
+        for teacher in job.objective.teachers:
+            self.parallel.place(teacher, trained=False)
         job.objective.to(job.world.device)
         config = self.recipe.optimiser
-        lazy = self.world.size == 1 and not self.fixed  # others need the same graph at each step
+        alone = self.world.size == 1 and not self.parallel.sharded
+        lazy = alone and not self.fixed  # others need the same graph at each step
         self.optimiser = (
             GraphedOptimiser(self.model, config)
             if self.captures
             else ModelOptimiser(self.model, config, lazy=lazy)
         )
         self.weights = weights_of(self.model)
-        self.average = average_of(self.recipe, self.weights)
+        self.own = {name: self.parallel.local(tensor) for name, tensor in self.weights.items()}
+        self.average = average_of(self.recipe, self.own)
         steps = self.recipe.train.steps
         self.factor = SCHEDULES[config.schedule](config.warmup_steps(steps), steps)
 
@@ -71,13 +84,17 @@ class TrainableModel:
 
     @property
     def _replayable(self) -> bool:
-        alone, recipe = self.world.size == 1, self.recipe
+        recipe, eager = (
+            self.recipe,
+            self.parallel.sharded or self.recipe.distributed.checkpoint_blocks,
+        )
+        alone = self.world.size == 1 and not eager
         return alone and recipe.optimiser.has_moments and not recipe.train.deterministic
 
     def open(self, precision: Precision) -> None:
         """Prepare for steps in this precision."""
         self.precision = precision
-        self.wrapped = self.world.wrap(self.model)
+        self.wrapped = self.parallel.wrap(self.model)
         forward = torch.compile(self._forward) if self.compiles else self._forward
         eager = EagerStep(forward, self.context)
         few = {"capture_at": 2, "most_graphs": MOST_RECTANGLES} if self.job.in_rectangles else {}
@@ -103,7 +120,7 @@ class TrainableModel:
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; the ``last`` slice sums it over ranks."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
-        synchronised = self.world.gradient_sync(self.wrapped, last=last)
+        synchronised = self.parallel.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
             return self.run_batch(batch, scale)
 
@@ -112,11 +129,12 @@ class TrainableModel:
 
         Returns the norm of the gradient before clipping.
         """
+        self.parallel.await_copies()
         norm = self.optimiser.step(share * self.factor(number))
         self.optimiser.zero_grad()
         if self.average is not None:
-            self.average.update(self.weights, number)
-        return norm
+            self.average.update(self.own, number)
+        return self.parallel.total(norm)
 
     def rate(self, step: int) -> float:
         """The learning rate of a step by the schedule."""
@@ -135,14 +153,22 @@ class TrainableModel:
         self.model.eval()
         own = {}
         if self.average is not None:
-            own = {name: tensor.clone() for name, tensor in self.weights.items()}
-            load_weights(self.model, self.average.weights, "average")
+            self.parallel.await_copies()
+            own = {name: tensor.clone() for name, tensor in self.own.items()}
+            self._set_weights(self.average.weights)
         try:
-            with nullcontext() if exact else self.context():
+            whole = self.parallel.whole(self.model, *self.job.objective.teachers)
+            with whole, nullcontext() if exact else self.context():
                 yield
         finally:
             if own:
-                load_weights(self.model, own, "weights")
+                self._set_weights(own)
+
+    @torch.no_grad()
+    def _set_weights(self, own: "Weights") -> None:
+        """Copy the parts of weights that this process has into the model."""
+        for name, tensor in self.own.items():
+            tensor.copy_(own[name])
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -152,17 +178,23 @@ class TrainableModel:
     def tensors(self) -> Tensors:
         """Weights, optimiser moments and averaged weights, as stored in a checkpoint."""
         moments = optimiser_tensors(self.model, self.optimiser.optimiser)
-        average = {} if self.average is None else {"average": self.average.weights}
-        return {"model": self.weights, "optimiser": moments, **average}
+        tensors = {"model": self.weights, "optimiser": moments}
+        if self.average is None:
+            return tensors
+        averaged = self.average.weights.items()
+        like, weights = self.parallel.like, self.weights
+        return {**tensors, "average": {name: like(own, weights[name]) for name, own in averaged}}
 
-    def load(self, tensors: Tensors, where: str) -> None:
+    def load(self, groups: Mapping[str, TensorPieces], where: str) -> None:
         """Load the tensors of a checkpoint."""
+        tensors = {name: self.parallel.read(groups[name], self.weights) for name in self.groups}
         load_weights(self.model, tensors["model"], where)
         moments = f"{where}/optimiser.safetensors"
         load_optimiser(self.model, self.optimiser.optimiser, tensors["optimiser"], moments)
         if self.average is not None:
             self.average.weights = {
-                name: tensor.to(self.world.device) for name, tensor in tensors["average"].items()
+                name: self.parallel.local(tensor).to(self.world.device)
+                for name, tensor in tensors["average"].items()
             }
 
     def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -181,6 +213,31 @@ class TrainableModel:
             return objective.collate(examples, rectangle(limits, splits))
         lengths = map(objective.length, examples)
         return objective.collate(examples, fixed_shape(limits, lengths, splits))
+
+
+def parallel_of(job: Job) -> Parallel:
+    """How the processes of a job share its model."""
+    config, world = job.recipe.distributed, job.world
+    kind = config.kind
+    if kind == "auto":
+        kind = "fsdp" if world.size > 1 and not fits(job.model, world.device) else "ddp"
+    if kind == "hsdp" and world.size < 2 * config.replicas:
+        copies = f"{config.replicas} copies, each divided among processes"
+        raise BadInput(f"distributed.replicas: {copies}, need {2 * config.replicas} processes")
+    if kind == "ddp":
+        return Parallel(world)
+    from regard.training.shards import Shards  # what it imports takes seconds
+
+    return Shards(config, world, precision_of_shards(job))
+
+
+def precision_of_shards(job: Job) -> Precision:
+    """The precision of weights that are gathered from shards: known before the first step."""
+    steps = job.checkpoints.steps()
+    if steps:
+        kind = str(job.checkpoints.progress(steps[-1]).settings["precision"])
+        return Precision(kind, "as before")
+    return precisions.choose_untimed(job.recipe.train.precision, job.world.device)
 
 
 def seed_everything(*key: int) -> None:

@@ -176,7 +176,7 @@ class Trainer:
                 self.carried.restart()
             seed_everything(self.recipe.train.seed, number, part.number)
             last = part is rows.slices[-1]
-            scale = self.world.size / weight
+            scale = self.trainable.parallel.gradient_scale / weight
             result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
@@ -313,6 +313,8 @@ class Trainer:
     def _choose_precision(self) -> Precision:
         """The precision of the recipe, or the faster one; all processes use the leader's choice."""
         job, requested = self.job, self.recipe.train.precision
+        if self.trainable.parallel.precision is not None:
+            return self.trainable.parallel.precision
         batches = job.sampler.uncounted().batches()
 
         def probe(precision: Precision) -> None:

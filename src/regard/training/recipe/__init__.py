@@ -19,7 +19,13 @@ from regard.tasks.plan import Tables
 from regard.tasks.task import Task
 from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings
-from regard.training.recipe.tables import OptimiserConfig, RungConfig, Share, TrainConfig
+from regard.training.recipe.tables import (
+    DistributedConfig,
+    OptimiserConfig,
+    RungConfig,
+    Share,
+    TrainConfig,
+)
 from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read_tables
 
 
@@ -43,6 +49,8 @@ class Recipe(Config):
     """Learning rate, schedule, weight decay, frozen layers."""
     train: TrainConfig
     """Steps, seed, precision, evaluation and checkpoints."""
+    distributed: DistributedConfig = DistributedConfig()
+    """How several processes share the model and each step."""
     expect: ExpectConfig | None = None
     """The score that the test set must reach."""
     rung: tuple[RungConfig, ...] = ()
@@ -76,6 +84,11 @@ class Recipe(Config):
         faults += _unmeasured("train.metric", self.train.metric, task, ("loss", *task.dev_metrics))
         if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
             faults.append("train.ema, train.average cannot be used with an optimiser that averages")
+        if self.distributed.sharded and self.optimiser.kind == "adafactor":
+            faults.append(
+                "optimiser.kind: adafactor reads whole matrices, which distributed.kind = "
+                f"{self.distributed.kind!r} divides; use adam or adamw"
+            )
         if self.expect is not None:
             metric = self.expect.metric
             faults += _unmeasured("expect.metric", metric, task, task.test_metrics)

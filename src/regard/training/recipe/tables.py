@@ -160,6 +160,42 @@ class TrainConfig(Config):
         return self
 
 
+class DistributedConfig(Config):
+    """How several processes share the model and each step.
+
+    ``kind``: "ddp" has the whole model in every process, "fsdp" divides weights, gradients and
+    moments among all of them, "hsdp" among the processes of each of ``replicas`` copies.
+    """
+
+    free_keys = ("kind", "reshard", "replicas", "checkpoint_blocks")
+    kind: Literal["auto", "ddp", "fsdp", "hsdp"] = "auto"
+    """ "auto" is "ddp" if weights, gradients and moments take less than half of a GPU's memory,
+    else "fsdp"; on a CPU "ddp"."""
+    reshard: bool = True
+    """Of "fsdp" and "hsdp": free the gathered weights of a block after its forward pass, and gather
+    them again for its backward pass. False is faster and needs memory for all weights."""
+    replicas: int = Field(0, ge=2)
+    """Of "hsdp": number of copies of the model."""
+    checkpoint_blocks: bool = False
+    """Keep only the input of each block of attention and compute the block again in the backward
+    pass (activation checkpointing): less memory, and a third more time."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether weights are divided, unless "auto" decides that."""
+        return self.kind in ("fsdp", "hsdp")
+
+    @model_validator(mode="after")
+    def _reads_all(self) -> "DistributedConfig":
+        if "reshard" in self.model_fields_set and self.kind == "ddp":
+            raise ValueError("reshard cannot be used with kind 'ddp', which divides no weights")
+        if self.replicas and self.kind != "hsdp":
+            raise ValueError(f"replicas cannot be used with kind {self.kind!r}, only with 'hsdp'")
+        if self.kind == "hsdp" and not self.replicas:
+            raise ValueError("replicas is missing: give the number of copies, 2 or more")
+        return self
+
+
 class RungConfig(Config):
     """One model of a ladder: its differences from the recipe."""
 

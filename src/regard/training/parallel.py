@@ -1,0 +1,133 @@
+"""How processes share a model. Here: a whole copy in each; ``training.shards`` divides it.
+
+The training loop asks a ``Parallel`` for these things and knows no other kind.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from regard.ground.errors import BadInput
+from regard.models.trunk import StackModule
+from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
+from regard.training.distributed import World
+from regard.training.precision import Precision
+from regard.weights.pieces import TensorPieces
+
+BYTES = 16  # of a weight in training: fp32 weight, gradient and two moments
+ROOM = 0.5  # share of a GPU's memory beyond which "auto" divides weights, moments and gradients
+
+
+class CheckpointWriter:
+    """Writer of the checkpoints of a run of which the leader has all tensors."""
+
+    def __init__(self, checkpoints: Checkpoints, world: World):
+        self.checkpoints, self.world = checkpoints, world
+
+    def save(self, progress: RunProgress, tensors: Tensors, done: Callable[[], None]) -> None:
+        """Write a checkpoint; then the leader calls ``done``."""
+        if self.world.is_leader:
+            self.checkpoints.save(progress, tensors)
+            done()
+        self.world.barrier()
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written; raise its error."""
+
+
+class Parallel:
+    """Copies of the model: whole in every process; DDP averages the gradients of several."""
+
+    sharded = False
+    precision: Precision | None = None  # of the weights that a forward pass reads; None: any
+
+    def __init__(self, world: World):
+        self.world = world
+
+    @property
+    def gradient_scale(self) -> float:
+        """Factor on the loss of each process that makes its gradients those of the sum."""
+        return float(self.world.size)
+
+    def place(self, model: nn.Module, *, trained: bool = True) -> None:
+        """Move a model to the device of this process."""
+        model.to(self.world.device)
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model that is called in a step."""
+        if self.world.size == 1:
+            return model
+        device = self.world.device
+        return DistributedDataParallel(
+            model, device_ids=[device.index] if device.type == "cuda" else None
+        )
+
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager:
+        """Context of a slice of a step: gradients are synchronised with the last one."""
+        if last or self.world.size == 1:
+            return nullcontext()
+        return cast(DistributedDataParallel, wrapped).no_sync()
+
+    def whole(self, *models: nn.Module) -> AbstractContextManager:
+        """Block in which each process may run placed models alone."""
+        return nullcontext()
+
+    def read(self, pieces: TensorPieces, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a checkpoint that belong to these weights: themselves, or ``NAME/key``."""
+        return pieces.read_all()
+
+    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
+        """The writer of the checkpoints of a run."""
+        return CheckpointWriter(checkpoints, self.world)
+
+    def await_copies(self) -> None:
+        """Wait until weights have been copied for a checkpoint; called before they change."""
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """The part of a tensor that this process has, in the same memory."""
+        return tensor
+
+    def like(self, own: Tensor, tensor: Tensor) -> Tensor:
+        """The tensor whose part in this process is ``own``, divided as ``tensor`` is."""
+        return own
+
+    def total(self, norm: Tensor) -> Tensor:
+        """The norm of all parts, from the norm that torch computed of this process's."""
+        return norm
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Keep only the input of each block for the backward pass, which computes the block again
+    (activation checkpointing: Chen et al., 2016, arXiv:1604.06174).
+    """
+    blocks = blocks_of(model)
+    if not blocks:
+        raise BadInput("distributed.checkpoint_blocks: the model has no blocks of attention")
+    for block in blocks:
+        block.forward = partial(_recomputed, block.forward)
+
+
+def _recomputed(forward: Any, *inputs: object, **more: object) -> Tensor:
+    if not torch.is_grad_enabled():
+        return forward(*inputs, **more)
+    return checkpoint(forward, *inputs, use_reentrant=False, **more)
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """The blocks of attention of all stacks of a model."""
+    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
+    return [block for stack in stacks for block in stack.attention_blocks]
+
+
+def fits(model: nn.Module, device: torch.device) -> bool:
+    """Whether a GPU has room for the whole model, its gradients and its moments."""
+    if device.type != "cuda":
+        return True
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    return BYTES * weights < ROOM * torch.cuda.get_device_properties(device).total_memory

@@ -1,0 +1,206 @@
+"""Shards of weights, gradients and moments, one in each process (FSDP2).
+
+A block's weights are gathered before it runs, and its gradients summed and divided again after it
+(Zhao et al., 2023, arXiv:2304.11277). Each block of attention is a group of its own; all other
+weights, and weights that several blocks share, are one group, which is whole from the beginning of
+a forward pass to the end of its backward pass. So tied weights are never in two groups, and
+recurrent stacks, whose cells read weights at every step, are one group. This file is imported only
+by runs that divide weights: what it imports takes seconds.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
+
+from regard.ground.errors import BadInput
+from regard.training.checkpoint import Checkpoints
+from regard.training.distributed import World
+from regard.training.parallel import CheckpointWriter, Parallel, blocks_of
+from regard.training.precision import Precision
+from regard.training.recipe.tables import DistributedConfig
+from regard.training.shard_writer import ShardWriter
+from regard.weights.pieces import TensorPieces
+
+METHODS = ("first_tokens",)  # of blocks, that stacks call besides ``forward``
+
+
+class Shards(Parallel):
+    """Shards of weights, gradients and moments, one in each process (FSDP2).
+
+    With ``config.replicas`` there is as many times a group of processes that share one copy (HSDP).
+    Gradients are summed: the loss is divided by the weight of all targets of the step.
+    """
+
+    sharded = True
+
+    def __init__(self, config: DistributedConfig, world: World, precision: Precision):
+        super().__init__(world)
+        self.config, self.precision = config, precision
+        device = world.device.type
+        if not dist.is_initialized():
+            backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        self.mesh = self.mesh_on(device)
+        self._writer: ShardWriter | None = None
+
+    def mesh_on(self, device: str) -> DeviceMesh:
+        """The processes in order; for HSDP a row of processes for each copy."""
+        replicas, size = self.config.replicas, self.world.size
+        if replicas and size % replicas:
+            raise BadInput(f"distributed.replicas: {replicas} copies for {size} processes")
+        if not replicas:
+            return init_device_mesh(device, (size,))
+        return init_device_mesh(
+            device, (replicas, size // replicas), mesh_dim_names=("replicas", "shards")
+        )
+
+    @property
+    def gradient_scale(self) -> float:
+        return 1.0
+
+    def place(self, model: nn.Module, *, trained: bool = True) -> None:
+        """Divide the weights of a model; a model that is not ``trained`` is never kept whole."""
+        for name, parameter in model.named_parameters():
+            if not parameter.ndim:
+                fault = f"the weight {name} is one number, which cannot be divided"
+                raise BadInput(f'distributed.kind: {fault}; use "ddp"')
+        half = self.precision is not None and self.precision.is_bf16
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if half else None,
+            reduce_dtype=torch.float32 if half else None,
+            cast_forward_inputs=False,
+        )
+        shard = partial(fully_shard, mesh=self.mesh, mp_policy=policy)
+        blocks = blocks_of(model)
+        owners = _shared_owners(blocks)
+        shared = {parameter for owner in owners for parameter in owner.parameters(recurse=False)}
+        for block in blocks:
+            shard(
+                block,
+                ignored_params=shared,
+                reshard_after_forward=self.config.reshard or not trained,
+            )
+        for block in blocks:
+            for method in METHODS:
+                if method in dir(block):
+                    register_fsdp_forward_method(block, method)
+        # FSDP does not look into groups: for a moment, weights that blocks share are the model's.
+        model.shared_between_blocks = nn.ModuleList(owners)
+        shard(model, reshard_after_forward=not trained)
+        del model.shared_between_blocks
+        for group in _groups(model):
+            group.set_gradient_divide_factor(1.0)
+            group.set_force_sum_reduction_for_comms(True)  # gloo has no other
+        # Otherwise the first module that runs would be the outermost: a block, if a model encodes.
+        cast(Any, fully_shard).state(model)._lazy_init()
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return model
+
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager:
+        """Gradients of every slice are divided at once, so that none is ever whole."""
+        return nullcontext()
+
+    @contextmanager
+    def whole(self, *models: nn.Module) -> Iterator[None]:
+        """Block in which all weights are whole, in the precision of forward passes.
+
+        A process may run models alone, as no forward pass gathers anything.
+        """
+        groups = [group for model in models for group in _groups(model)]
+        for group in groups:
+            group.unshard()
+        try:
+            with ExitStack() as hooks:
+                for group in groups:
+                    hooks.enter_context(_without_hooks(cast(nn.Module, group)))
+                yield
+        finally:
+            for group in groups:
+                group.reshard()
+
+    def read(self, pieces: TensorPieces, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {
+            name: _own_part(pieces, name, weights.get(name, weights.get(name.rpartition("/")[0])))
+            for name in pieces
+        }
+
+    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
+        if not checkpoints.kept:
+            return super().writer(checkpoints)
+        self._writer = ShardWriter(self.mesh_on("cpu"), checkpoints, self.world)
+        return self._writer
+
+    def await_copies(self) -> None:
+        if self._writer is not None:
+            self._writer.await_copies()
+
+    def local(self, tensor: Tensor) -> Tensor:
+        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+    def like(self, own: Tensor, tensor: Tensor) -> Tensor:
+        return _divided(own, tensor) if isinstance(tensor, DTensor) else own
+
+    def total(self, norm: Tensor) -> Tensor:
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
+def _own_part(pieces: TensorPieces, name: str, like: Tensor | None) -> Tensor:
+    """The part of a stored tensor that this process has of a tensor of its shape."""
+    shape = pieces.shape(name)
+    if not isinstance(like, DTensor) or tuple(like.shape) != shape:
+        return pieces[name]
+    *_, dimension = range(like.device_mesh.ndim)
+    rows = -(-shape[0] // like.device_mesh.size(dimension))  # of every part but the last ones
+    begin = min(shape[0], rows * like.device_mesh.get_local_rank(dimension))
+    own = pieces.part(name, (begin, *(0 for _ in shape[1:])), like.to_local().shape)
+    return _divided(own.to(like.to_local().device), like)
+
+
+def _divided(own: Tensor, like: DTensor) -> Tensor:
+    shape, stride = like.shape, like.stride()
+    return DTensor.from_local(
+        own, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride
+    )
+
+
+def _shared_owners(blocks: list[nn.Module]) -> list[nn.Module]:
+    """Modules of several blocks that own weights, such as T5's table of distances."""
+    counts = Counter(
+        module
+        for block in blocks
+        for module in block.modules()
+        if any(True for _ in module.parameters(recurse=False))
+    )
+    return [module for module, count in counts.items() if count > 1]
+
+
+def _groups(model: nn.Module) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+@contextmanager
+def _without_hooks(module: nn.Module) -> Iterator[None]:
+    """Block in which calls of a module neither gather nor free its weights."""
+    names = ("_forward_pre_hooks", "_forward_hooks")
+    before = {name: vars(module)[name] for name in names}
+    methods = {name: vars(module).pop(name) for name in METHODS if name in vars(module)}
+    vars(module).update({name: type(hooks)() for name, hooks in before.items()})
+    try:
+        yield
+    finally:
+        vars(module).update({**before, **methods})

@@ -1,0 +1,29 @@
+"""Runs of one process and of several that share every step."""
+
+import json
+from pathlib import Path
+
+from verb import run
+from warm import start_ranks
+
+RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
+STILL = "model.change.dropout=0.0"
+SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
+
+
+def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float], list[float]]:
+    """Of one process, and of two that share every step; settings of ``distributed`` are theirs."""
+    changes = [word for setting in settings for word in ("--set", setting)]
+    words = ("train", recipe, "--data", recipe.parent, "--device", "cpu", *changes, "--out")
+    plain = [word for it in settings if "distributed." not in it for word in ("--set", it)]
+    alone, together = recipe.parent / "alone", recipe.parent / "together"
+    run(*words[:6], *plain, "--out", alone)
+    for process in launch("-m", "regard", *words, together):
+        said = process.communicate(timeout=240)[1]
+        assert process.returncode == 0, said
+    return losses_of(alone), losses_of(together)
+
+
+def losses_of(out: Path) -> list[float]:
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines]
