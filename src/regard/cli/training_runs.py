@@ -33,9 +33,10 @@ from regard.inside.heads.watch_heads import watch_heads
 from regard.inside.number_spectrum import watch_numbers
 from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
-from regard.training.dry_run import DryRun, estimate_run
+from regard.training.dry_run import DryRun, estimate_memory_of, estimate_run
 from regard.training.loop.events import EndEvent, Event, duration
 from regard.training.loop.trainer import Diverged
+from regard.training.memory_estimate import GIB, capacity, check_fit
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, Watcher, prepare
 from regard.training.train import run_events
@@ -328,6 +329,35 @@ def dry_run(
         counts = {"rungs": len(rungs) if len(rungs) > 1 else None, "seeds": seeds}
         what = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         print_line(f"\nall {what}: about {duration(seconds)} (estimated)")
+    print_line("nothing was written")
+
+
+def print_memory(
+    recipe: Recipe, world: World, data: Path, skip_bad: bool, ranks: int, gpu: str | None
+) -> None:
+    """Print the estimated memory of a process of a recipe; refuse what does not fit a GPU."""
+    if recipe.rung:
+        raise BadInput("--ranks: choose one model of the ladder by --rung")
+    if gpu is not None:
+        capacity(gpu)
+    with TemporaryDirectory(prefix="regard-") as folder:
+        run = prepare(recipe, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
+        try:
+            estimate, config = estimate_memory_of(run.job, ranks, gpu)
+        finally:
+            run.release()
+    print_line(f"{'processes':<12}{ranks:,}, distributed.kind = {config.kind!r}")
+    for label, size in estimate.lines():
+        print_line(f"{label:<12}{size}")
+    if gpu is not None:
+        shorter = {
+            'distributed.kind="fsdp"': not config.sharded and ranks > 1,
+            "more processes": config.sharded,
+            "distributed.checkpoint_blocks=true": not config.checkpoint_blocks,
+            "lower batches.tokens and higher batches.accumulate": True,
+        }
+        check_fit(estimate, gpu, shorter)
+        print_line(f"{'fits':<12}{gpu}: {capacity(gpu) / GIB:,.1f} GiB are usable")
     print_line("nothing was written")
 
 

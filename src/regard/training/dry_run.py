@@ -11,6 +11,7 @@ from time import monotonic
 from typing import NamedTuple, cast
 
 import numpy as np
+from torch import nn
 
 from regard.data.batches.sampler import BatchSampler
 from regard.data.batches.training_data import held_out_indices
@@ -21,8 +22,11 @@ from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.loop import Job, train
 from regard.training.loop.events import Event, ReportEvent, StartEvent
+from regard.training.memory_estimate import MemoryEstimate, StepShape, capacity, estimate_memory
+from regard.training.parallel import BYTES, ROOM, blocks_of
 from regard.training.precision import Precision
 from regard.training.recipe import task_of
+from regard.training.recipe.tables import DistributedConfig
 from regard.training.run import Run
 
 COUNTING = 20.0  # seconds in which an epoch is counted; beyond them it is estimated
@@ -102,6 +106,43 @@ def estimate_run(run: Run, data: Path, skip_bad: bool = False) -> DryRun:
         job.remarks,
         job.long_texts,
     )
+
+
+def estimate_memory_of(
+    job: Job, ranks: int, gpu: str | None
+) -> tuple[MemoryEstimate, DistributedConfig]:
+    """The memory of one of several processes of a job in bf16, and how they share the model."""
+    recipe, objective = job.recipe, job.objective
+    limits = recipe.batches
+    examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
+    batch = objective.collate(examples)
+    tokens = sum(sum(objective.length(example)) for example in examples)
+    targets = max((len(tensor) for tensor in batch.targets.values()), default=0)
+    of_blocks = {module for block in blocks_of(job.model) for module in block.modules()}
+    outputs = [
+        module.out_features
+        for module in job.model.modules()
+        if isinstance(module, nn.Linear) and module not in of_blocks
+    ]
+    filled = limits.tokens / max(1, tokens)  # on a GPU every batch has the same size
+    step = StepShape(
+        limits.tokens, round(targets * filled), max(outputs, default=0), limits.accumulate > ranks
+    )
+    config, optimiser = recipe.distributed, recipe.optimiser.kind
+
+    def estimated(config: DistributedConfig) -> MemoryEstimate:
+        averaged = bool(recipe.train.ema or recipe.optimiser.trigger)
+        more = {"ranks": ranks, "optimiser": optimiser, "averaged": averaged}
+        return estimate_memory(job.model, step, config, **more)  # type: ignore[arg-type]
+
+    if config.kind == "auto":
+        kept = BYTES * sum(parameter.numel() for parameter in job.model.parameters())
+        too_large = gpu is not None and kept > ROOM * capacity(gpu)
+        kind = "fsdp" if ranks > 1 and too_large else "ddp"
+        config = DistributedConfig.model_validate(
+            {**config.model_dump(exclude_unset=True), "kind": kind}
+        )
+    return estimated(config), config
 
 
 def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:

@@ -41,6 +41,12 @@ def train(
     trial: Annotated[
         bool, Option("--dry-run", help="Check recipe and data, time a few steps; write nothing.")
     ] = False,
+    ranks: Annotated[
+        int | None, Option(min=1, help="With --dry-run: memory of each of N processes.")
+    ] = None,
+    gpu: Annotated[
+        str | None, Option(metavar="NAME", help="With --ranks: refuse what does not fit this GPU.")
+    ] = None,
     log: options.LOG = None,
     watch: Annotated[
         list[str] | None,
@@ -78,7 +84,9 @@ def train(
 
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
     examples, labels, dropped lines, duplicates, vocabulary, parameters and batches, examples that
-    two sets share, and an estimate of the time are printed, and no run folder is made.
+    two sets share, and an estimate of the time are printed, and no run folder is made. With --ranks
+    the memory of each of that many processes is estimated instead of the time (bf16, the recipe's
+    [distributed]), and with --gpu, such as h100-80g, a step that does not fit is refused.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
@@ -86,6 +94,7 @@ def train(
         dry_run,
         evaluate_run,
         named_watches,
+        print_memory,
         train_run,
         train_seeds,
     )
@@ -98,6 +107,10 @@ def train(
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 
+    if ranks is not None and not trial:
+        raise BadInput("--ranks: estimates memory; use it with --dry-run")
+    if gpu is not None and ranks is None:
+        raise BadInput("--gpu: give the number of processes, too: --ranks")
     loggers, watches = check_loggers(log or ()), named_watches(watch or ())
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
@@ -111,6 +124,9 @@ def train(
     unchanged = not changes and budget is None and branch is None  # its score is expected
     folder = out or Path("runs") / path.stem
     with world.together(Exit, Diverged):
+        if trial and ranks is not None:
+            print_memory(described, world, data, skip_bad, ranks, gpu)
+            return
         if trial:
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return

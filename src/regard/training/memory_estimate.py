@@ -1,0 +1,146 @@
+"""Estimate of the GPU memory of a training step, of one process among several.
+
+Weights, gradients and moments are counted. Activations are what torch keeps for the backward pass
+of a block (after Korthikanti et al., 2022, arXiv:2205.05198, section 4.1, with attention that keeps
+no weights): the inputs of linear layers, the outputs that a nonlinearity or attention reads, and
+the fp32 inputs of norms. Compiled steps keep less.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from torch import nn
+
+from regard.ground.errors import BadInput, did_you_mean
+from regard.models.trunk import StackModule
+from regard.training.recipe.tables import DistributedConfig
+
+GIB = 1 << 30
+FP32 = 4
+GPUS = {  # memory in GiB
+    **{"h100-80g": 80, "h200-141g": 141, "a100-80g": 80, "a100-40g": 40, "b200-180g": 180},
+    **{"l40s-48g": 48, "a10g-24g": 24, "l4-24g": 24, "rtx4090-24g": 24},
+    **{"v100-32g": 32, "v100-16g": 16, "t4-16g": 16},
+}
+USABLE = 0.92  # of the memory: the rest is for CUDA, kernels, NCCL and fragments
+RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
+LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
+MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
+AHEAD = 2  # blocks whose weights are whole: the one that runs, and the next
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes of a process at the peak of a step.
+
+    ``gathered`` are weights in the precision of forward passes, ``reduced`` whole gradients on
+    their way to their shards.
+    """
+
+    weights: float
+    gathered: float
+    gradients: float
+    reduced: float
+    moments: float
+    activations: float
+    logits: float
+
+    @property
+    def total(self) -> float:
+        """The larger of the memory before and after the backward pass."""
+        kept = self.weights + self.moments
+        forward = self.gathered + self.activations + self.logits
+        return kept + max(forward, self.gradients) + self.reduced
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Parts and the total in GiB, for a table."""
+        parts = [(item.name, getattr(self, item.name)) for item in fields(self)]
+        return [(name, f"{size / GIB:,.2f} GiB") for name, size in [*parts, ("total", self.total)]]
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """Sizes of a slice of a step: ``tokens`` of each stack, and targets with ``logits`` each."""
+
+    tokens: int
+    targets: int
+    logits: int
+    accumulated: bool = False
+
+
+def estimate_memory(
+    model: nn.Module,
+    step: StepShape,
+    config: DistributedConfig,
+    *,
+    ranks: int = 1,
+    optimiser: str = "adamw",
+    half: bool = True,
+    averaged: bool = False,
+) -> MemoryEstimate:
+    """The memory of one of ``ranks`` processes; ``averaged``: with an average of the weights."""
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    count = sum(p.numel() for p in model.parameters())
+    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
+    blocks = [[*stack.attention_blocks] for stack in stacks]
+    sizes = [sum(p.numel() for p in block.parameters()) for stack in blocks for block in stack]
+    largest, rest = max(sizes, default=0), count - sum(sizes)
+    width = 2 if half else FP32
+    shards = ranks // max(1, config.replicas) if config.sharded else 1
+    if config.sharded:
+        whole = rest + (min(AHEAD * largest, sum(sizes)) if config.reshard else sum(sizes))
+        gathered = width * whole
+        reduced = (width + FP32) * max(largest, rest) if ranks > 1 else FP32 * max(largest, rest)
+    else:
+        gathered = width * count if half else 0  # copies of the weights of products
+        reduced = FP32 * trained if ranks > 1 else 0  # buckets of DDP
+    activations = step.tokens * sum(_kept(stack, config, width) for stack in blocks)
+    persistent = FP32 * trained / shards if step.accumulated else 0
+    return MemoryEstimate(
+        weights=FP32 * (1 + averaged) * count / shards,
+        gathered=gathered,
+        gradients=FP32 * trained / shards,
+        reduced=reduced + persistent,
+        moments=FP32 * MOMENTS[optimiser] * trained / shards,
+        activations=activations,
+        logits=LOGITS * step.targets * step.logits,
+    )
+
+
+def _kept(blocks: Sequence[nn.Module], config: DistributedConfig, width: int) -> float:
+    """Bytes of a token that a stack keeps for the backward pass."""
+    each = [_kept_by_block(block, width) for block in blocks]
+    if not config.checkpoint_blocks or not each:
+        return sum(each)
+    inputs = sum(_state_size(block) * FP32 for block in blocks)
+    return inputs + max(each)
+
+
+def _kept_by_block(block: nn.Module, width: int) -> float:
+    size = 0
+    for name, module in block.named_modules():
+        if isinstance(module, nn.Linear):
+            size += width * module.in_features
+            size += 0 if name.split(".")[-1] in RESIDUAL else width * module.out_features
+    return size + 2 * FP32 * _state_size(block)  # the norms of both sublayers
+
+
+def _state_size(block: nn.Module) -> int:
+    layers = [module for module in block.modules() if isinstance(module, nn.Linear)]
+    return layers[0].in_features if layers else 0
+
+
+def capacity(gpu: str) -> float:
+    """Bytes of a GPU that a run may use."""
+    if gpu not in GPUS:
+        raise BadInput(f"--gpu: no GPU is called {gpu!r}{did_you_mean(gpu, list(GPUS))}")
+    return USABLE * GPUS[gpu] * GIB
+
+
+def check_fit(estimate: MemoryEstimate, gpu: str, remedies: Mapping[str, bool]) -> None:
+    """Refuse a step that does not fit a GPU; ``remedies`` say which may still help."""
+    free = capacity(gpu)
+    if estimate.total > free:
+        advice = ", ".join(name for name, helps in remedies.items() if helps)
+        needed = f"{estimate.total / GIB:,.1f} GiB per process, {free / GIB:,.1f} are usable"
+        raise BadInput(f"--gpu {gpu}: a step needs about {needed}; try {advice}")
