@@ -18,7 +18,6 @@ from regard.decoding.cuda_graph import (
     LEAST_CAPACITY,
     LEAST_PROMPTS,
     WARM_UP,
-    CudaGraphEngine,
     GraphedCall,
     GraphedPrompts,
     at_least,
@@ -29,7 +28,6 @@ from regard.ground.batch import BatchLimits, Ids, PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor
 from regard.parts.kv_cache import PromptCache
-from regard.parts.static_kv_cache import StaticKVCache
 
 MOST_POSITIONS = 4_096  # of a slot, for models without a limit
 MOST_GRAPHED_PROMPTS = 1_024  # prompt tokens of a step that a graph reads: more take their time
@@ -183,9 +181,7 @@ class SlotDecoder:
 def slot_capacity(model: Decodable, engine: Engine, slots: int, device: torch.device) -> int:
     """Positions of a slot, by the model and the memory of the GPU; 0: the model has no slots."""
     decoder = model.decoder
-    if not isinstance(engine, CudaGraphEngine) or not decoder.attends:
-        return 0
-    if not isinstance(decoder.new_static_cache(1, 1, 1, 0, device), StaticKVCache):
+    if not (engine.captures and decoder.attends):
         return 0
     capacity = decoder.embed.position_limit or MOST_POSITIONS
     if device.type == "cuda":

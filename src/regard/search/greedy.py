@@ -11,7 +11,7 @@ from regard.search.candidates import topk
 from regard.search.constraints import check_repetition
 from regard.search.device_rules import DeviceRules
 from regard.search.logit_bias import NO_BIAS, LogitBias
-from regard.search.token_loop import TokenSearch
+from regard.search.token_loop import TokenChoice, TokenSearch
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class Greedy(TokenSearch):
     @property
     def copies(self) -> int:
         return 1
+
+    @property
+    def choice(self) -> TokenChoice:
+        return TokenChoice()
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
         return np.zeros((len(ids), steps))

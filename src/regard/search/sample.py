@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput
 from regard.search.candidates import topk
 from regard.search.constraints import check_repetition
 from regard.search.logit_bias import NO_BIAS, LogitBias
-from regard.search.token_loop import TokenSearch
+from regard.search.token_loop import TokenChoice, TokenSearch
 
 MOST = 100_000  # draws for a sentence
 
@@ -66,6 +66,10 @@ class Sample(TokenSearch):
     @property
     def selection(self) -> Self:
         return replace(self, seed=0, count=1)
+
+    @property
+    def choice(self) -> TokenChoice:
+        return TokenChoice(True, self.temperature, self.top_k, self.top_p)
 
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
         draws = [self.uniforms(id_, number, steps) for id_ in ids for number in range(self.count)]

@@ -15,9 +15,8 @@ from torch import Tensor
 from regard.ground.pytree import move_tensor
 from regard.search.candidates import topk
 from regard.search.constraints import Constraints
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample, draw
-from regard.search.token_loop import TokenSearch
+from regard.search.sample import draw
+from regard.search.token_loop import TokenChoice, TokenSearch
 
 MOST_CANDIDATES = 64  # of a row with top_k, without sorting the vocabulary
 MOST_ENDS = 4  # tokens that end a text
@@ -40,28 +39,27 @@ class SlotSettings:
         search, limits = self.search, self.constraints
         free = not (search.no_repeat or search.repetition.penalises or search.logit_bias)
         allowed = not (limits.forbidden or limits.must_end or limits.renormalise)
-        known = isinstance(search, Greedy | Sample)
-        return known and free and allowed and len(limits.ends) <= MOST_ENDS
+        known = search.choice is not None and len(limits.ends) <= MOST_ENDS
+        return known and free and allowed
 
     @property
     def level(self) -> int:
         """The least level of selection that the row needs."""
-        if not isinstance(self.search, Sample):
+        choice = self.search.choice
+        if choice is None or not choice.is_drawn:
             return GREEDY
-        if not self.search.top_k:
-            return PLAIN if self.search.top_p == 1 else SORTED
-        return TOP_K if self.search.top_k <= MOST_CANDIDATES else SORTED
+        if not choice.top_k:
+            return PLAIN if choice.top_p == 1 else SORTED
+        return TOP_K if choice.top_k <= MOST_CANDIDATES else SORTED
 
     @property
     def columns(self) -> list[float]:
         """Row of the table of settings."""
-        numbers = [float(self.level), 1.0, np.inf, np.inf, float(self.shortest), 1.0]
-        if isinstance(self.search, Sample):
-            numbers[TEMPERATURE] = self.search.temperature
-            numbers[TOP_K_OF] = self.search.top_k or np.inf
-            numbers[TOP_P] = self.search.top_p if self.search.top_p < 1 else np.inf
+        _, temperature, top_k, top_p = self.search.choice or TokenChoice()
+        top_p = top_p if top_p < 1 else np.inf
+        numbers = [self.level, temperature, top_k or np.inf, top_p, self.shortest, 1]
         ends = [*self.constraints.ends, *[-1] * MOST_ENDS][:MOST_ENDS]
-        return numbers + [float(end) for end in ends]
+        return [float(number) for number in (*numbers, *ends)]
 
 
 class SlotTokens:
@@ -115,12 +113,12 @@ class SlotTokens:
         return token_R
 
     def _forbid_early_ends(self, logprobs_RV: Tensor, settings_RF: Tensor, count_R: Tensor) -> None:
-        ends_RE = settings_RF[:, len(COLUMNS) :].long()
+        ends_RC = settings_RF[:, len(COLUMNS) :].long()
         early_R1 = (count_R + 1 < settings_RF[:, SHORTEST])[:, None]
-        index_RE = torch.where(ends_RE < 0, ends_RE[:, :1], ends_RE).clamp(min=0)
-        now_RE = logprobs_RV.gather(1, index_RE)
-        forbidden_RE = early_R1 & (ends_RE[:, :1] >= 0)
-        logprobs_RV.scatter_(1, index_RE, now_RE.masked_fill(forbidden_RE, -torch.inf))
+        index_RC = torch.where(ends_RC < 0, ends_RC[:, :1], ends_RC).clamp(min=0)
+        now_RC = logprobs_RV.gather(1, index_RC)
+        forbidden_RC = early_R1 & (ends_RC[:, :1] >= 0)
+        logprobs_RV.scatter_(1, index_RC, now_RC.masked_fill(forbidden_RC, -torch.inf))
 
     def _drawn(
         self, logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor, kind: int

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -32,6 +32,15 @@ from regard.search.step import (
 )
 
 NONE = -1  # in place of a token, of a row that has ended
+
+
+class TokenChoice(NamedTuple):
+    """Choice of the most probable token, or a draw by temperature, top_k (0: all) and top_p."""
+
+    is_drawn: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
 
 
 class TokenSearch(Search):
@@ -59,6 +68,11 @@ class TokenSearch(Search):
     def selection(self) -> Self:
         """Search without settings that may differ between batches: the key of a CUDA graph."""
         return self
+
+    @property
+    def choice(self) -> TokenChoice | None:
+        """The choice of tokens, for rows of several searches at once; None: only ``choose``."""
+        return None
 
     @abstractmethod
     def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:

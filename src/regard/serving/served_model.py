@@ -140,6 +140,12 @@ class ServedModel:
             self._components.popitem(last=False)
         return self._components[key]
 
+    def capture_encoder(self) -> None:
+        """Run the encoder as CUDA graphs from now on, on a GPU; edited models stay as they are."""
+        if self.edits is None:
+            self.model = self.model._with_captured_encoder()
+            self._components.clear()
+
     def with_edits(self, edits: EditList) -> "ServedModel":
         """The model with further edits, for one request."""
         both = edits if self.edits is None else _joined(self.edits, edits)

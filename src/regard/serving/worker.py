@@ -197,6 +197,10 @@ class Worker:
     def _warm_up(self) -> None:
         """Run each component once, so that the first request waits for nothing."""
         _ = self.served.folder_hash
+        try:
+            self.served.capture_encoder()
+        except Exception:
+            LOG.exception("the encoder could not be captured")
         for name in self.served.components:
             try:
                 component = self.served.component(name)

@@ -20,6 +20,7 @@ from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.ground.tape import NULL_TAPE, NullTape, check_tape
 from regard.ground.workers import RayActors, WorkerProcesses
 from regard.inference.batch_runner import Predictor
+from regard.inference.captured_encoder import capture_encoder
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import AnyResult, BlockWorkers, Component
 from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageModel
@@ -152,6 +153,14 @@ class Runner:
         """Copy whose runs are edited, in every method; weights are shared, and saved unedited."""
         module = edit_module(self.module, self.facts.sides, edits)
         return self._with(self._runner_of(replace(self._loaded, module=module)))
+
+    def _with_captured_encoder(self) -> Self:
+        """Copy whose encoder runs as CUDA graphs, captured here; the model itself without CUDA."""
+        runner = self.runner
+        if self.device.type != "cuda" or type(runner) is not EncoderModel:
+            return self
+        module = capture_encoder(runner.model)
+        return self if module is None else self._with(replace(runner, model=module))
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
         """Copy with other limits; None keeps a limit."""
