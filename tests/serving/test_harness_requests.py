@@ -118,3 +118,6 @@ def test_the_harness_itself(server, model):
         ids = words.encode(context + rest)
         begin = len(words.encode(context)) - 1
         assert total == pytest.approx(sum(model.score([ids])[0][begin:]), abs=1e-3)
+    text = "".join(PAIRS[0])
+    (total,) = harness.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (text,), 0)])
+    assert total == pytest.approx(sum(model.score([text])[0]), abs=1e-3)
