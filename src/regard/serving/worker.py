@@ -154,7 +154,7 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
-        # Isolated rows are padded as those of a direct call, shared ones as a row that is alone.
+        # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
             self._loop()
