@@ -23,7 +23,7 @@ BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_every_curl_command_is_answered():
     commands = [line for block in BLOCKS for line in block.splitlines()]
-    assert len(commands) == 18
+    assert len(commands) == 24
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     models = {"encoder": small_bert("one"), "generator": small_gpt2(), "mt-en-de": translator}
     with running(models) as server:
@@ -33,7 +33,8 @@ def test_every_curl_command_is_answered():
             line = command.replace("localhost:8080", address) + " --fail-with-body"
             done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
             assert done.returncode == 0, (command, done.stdout)
-            answer = json.loads(done.stdout)
+            *_, last = done.stdout.strip().split("\n\n")  # of the events of a stream
+            answer = json.loads(last.removeprefix("data: "))
             path = command.split()[2].removeprefix("localhost:8080")
             is_own = path.startswith("/inspect") or path in {route.path for route in own.ROUTES}
             assert answer["results"] if is_own else answer, command

@@ -17,7 +17,7 @@ OVERHEAD = 512  # bytes of a run without inputs, about
 class ReplayRun:
     """A run of a model: all that its results depend on, and their digest.
 
-    ``errors`` are those of inputs that are None because they could not be read, by their index.
+    ``errors`` has the reason why an input could not be read, by its index; the input is None.
     """
 
     model: str

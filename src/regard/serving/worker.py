@@ -159,7 +159,7 @@ class Worker:
     def _run(self) -> None:
         if self.served.model.runner.device.type == "cuda":
             sys.setswitchinterval(SWITCH_SECONDS)
-        # Isolated rows are padded as those of a direct call, shared ones as a row that is alone.
+        # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
             self._loop()

@@ -96,8 +96,9 @@ def serve(
     After SIGTERM no connection is accepted, and accepted requests are answered, for at most --drain
     seconds. With --workers N, each process has its own queue, metrics and replays.
 
-    The numbers of an answer may differ from those of a direct call in their last digits, for sums
-    of larger batches are rounded otherwise; with --isolate they are the same bit for bit.
+    Answers do not depend on other requests but for the last digits of some numbers (scores of
+    classifiers and of generated texts; on a GPU, all); with --isolate every number is that of a
+    direct call, bit for bit.
 
     Example: regard serve runs/tour/model --port 8080
     """

@@ -41,7 +41,7 @@ class DetokenizeRequest(Struct, forbid_unknown_fields=True):
 
 
 class Token(Struct):
-    """A token; that of a text has the positions of its characters."""
+    """A token, with the positions of its characters unless it is special."""
 
     id: int
     text: str
