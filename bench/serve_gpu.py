@@ -37,7 +37,7 @@ from serve import WORDS, Load, answers, cpu_seconds, resident_mib, texts
 PATHS = {"embed": "/embed", "complete": "/v1/completions", "translate": "/translate"}
 NAMES = {"embed": "bert", "complete": "gpt2", "translate": "opus-en-de"}
 HERE = Path(__file__).parent
-START_SECONDS = 150
+START_SECONDS = 240
 
 
 class System:

@@ -200,6 +200,23 @@ def test_a_row_cancelled_in_its_slot_leaves_the_slot_to_another(model):
     same(writer.predict([requests[3]], first=3)[0], results["b"])
 
 
+def test_a_failure_while_prompts_are_read_leaves_all_slots_free(model, monkeypatch):
+    session, writer = slot_session(model, 2), model.generator.writer(ending=Ending(4))
+    rows = writer.prepare([Request("A dog"), Request("x")], range(2))
+    session.add("a", writer, rows[0])
+    session.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(session.slot_batch.decoder, "start", lambda rows: 1 / 0)
+        session.add("b", writer, rows[1])
+        with pytest.raises(ZeroDivisionError):
+            session.step()
+    session = session.emptied()
+    assert len(session) == 0
+    results, _ = run(session, {0: [(n, writer, row) for n, row in enumerate(rows)]})
+    for key, prompt in enumerate(["A dog", "x"]):
+        same(writer.predict([Request(prompt)], first=key)[0], results[key])
+
+
 class Probe:
     """Stand-in for CUDA graphs: it counts captures, and replays by calling."""
 

@@ -345,9 +345,10 @@ class Writer(Component[Request, WriterData, Written]):
         engine, token = self.model.engine, len(self.model.vocabulary) // 2
         if not engine.captures:
             return
-        most = self.model.position_limit or max(WARM_LENGTHS)
+        most = self.model.position_limit
+        lengths = [length for length in WARM_LENGTHS if most is None or length < most]
         for count in WARM_COUNTS if not self.joins else ():  # others run in a session
-            for length in (length for length in WARM_LENGTHS if length < most):
+            for length in lengths:
                 requests = [Request([token] * length), *[Request([token])] * (count - 1)]
                 rows = self.rows(requests, range(count))
                 for _ in range(WARM_RUNS):

@@ -107,10 +107,10 @@ class SlotBatch:
         return batch
 
     def clear(self) -> None:
-        """Remove all rows."""
-        for ticket in [*self.members]:
-            self.cancel(ticket)
+        """Remove all rows, also those whose prompts could not be read."""
+        self.members.clear()
         self.steps.clear()
+        self.free, self.left = list(range(self.slots)), list(range(self.slots))
 
     @property
     def rows(self) -> int:
@@ -133,12 +133,13 @@ class SlotBatch:
         return others
 
     def _member(self, row: SessionRow) -> SlotMember | None:
-        """The row, if its model is that of the slots and its rules do not need the host."""
+        """The row, if the slots have its model and its rules do not need the host."""
         generator, prompt = cast(Generator, row.writer.model), row.prompt
         if generator.model is not self.model:
             return None
         try:
             limits, stops = generator.rules([prompt], generator.ending)
+            row.begin()
         except BadInput:  # the other batch reports it
             return None
         (longest,), (shortest,) = limits.longest_of(1).tolist(), limits.shortest_of(1).tolist()
@@ -163,9 +164,7 @@ class SlotBatch:
                 draws_NL[at : at + count, : member.longest] = draws
             at += count
         self.selector.start(slot_N, settings, draws_NL)
-        for member in members:
-            member.row.begin()
-            self.members[member.row.ticket] = member
+        self.members |= {member.row.ticket: member for member in members}
 
     def cancel(self, ticket: Ticket) -> None:
         """Remove a row, if it is here."""

@@ -7,6 +7,7 @@ a row gets the tokens that it would get alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class SlotSettings:
         known = search.choice is not None and len(limits.ends) <= MOST_ENDS
         return known and free and allowed
 
-    @property
+    @cached_property
     def level(self) -> int:
         """The least level of selection that the row needs."""
         choice = self.search.choice
