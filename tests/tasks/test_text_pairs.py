@@ -8,6 +8,8 @@ import torch
 
 import regard
 from regard.ground.batch import TokenRow, pack_rows
+from regard.ground.errors import BadInput
+from regard.inside.attention.look import NO_SECOND_TEXT
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.folders import folder as folders
@@ -69,6 +71,8 @@ def test_readers_learn_answers(tmp_path, name):
     assert [site.name for site in model.facts.attention_sites] == MAPS[name]
     view = model.look("who?", "dog cow owl pig")
     assert {*MAPS[name]} <= {each.name for each in view.maps}
+    with pytest.raises(BadInput, match="give the context as the target"):
+        model.look("who?")
 
 
 @pytest.mark.parametrize("kind", ["one", "pairs"])
@@ -159,6 +163,8 @@ def test_the_verb_looks_at_an_alignment(esim, tmp_path):
     assert back["rows"] == ["<S>", "pig", "cow", "</S>"]
     alone = json.loads(run("look", esim, PAIR[0], "--device", "cpu", "--json").stdout)
     assert alone["rows"] == alone["columns"] == ["<S>", *PAIR[0].split(), "</S>"]
+    shown = run("look", esim, PAIR[0], "--device", "cpu").stdout
+    assert NO_SECOND_TEXT in shown.splitlines()
     wrong = run("look", esim, PAIR[0], "--rollout", "--device", "cpu", code=2)
     assert "this model has no self-attention" in wrong.stderr
 

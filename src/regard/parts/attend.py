@@ -287,7 +287,7 @@ def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))
 
 
-def allowed_keys(mask: Callable[..., Tensor], queries: Layout, keys: Layout) -> Tensor:
+def allowed_keys(mask: Callable[[Layout, Layout], Tensor], queries: Layout, keys: Layout) -> Tensor:
     """Keys that each query may attend to, (B, L, S): those of the mask that are no padding."""
     return mask(queries, keys) & keys.real_BL[:, None]
 
@@ -318,7 +318,7 @@ def attend(
     *,
     queries: Layout,
     keys: Layout,
-    mask: Mask | SpanMask = full,
+    mask: Callable[[Layout, Layout], Tensor] = full,
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
