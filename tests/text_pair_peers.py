@@ -1,4 +1,4 @@
-"""ESIM, BiDAF and BCN written anew: one pair of padded rectangles at a time, loops over rows."""
+"""ESIM, BiDAF, Clark & Gardner's reader and BCN written anew, on padded rectangles of pairs."""
 
 import torch
 import torch.nn.functional as F
@@ -108,27 +108,60 @@ def bidaf(model, vectors):
         gates = [torch.sigmoid(highway.gate(x)) for x in xs]
         pairs = zip(gates, xs, strict=True)
         xs = [gate * F.relu(highway.transform(x)) + (1 - gate) * x for gate, x in pairs]
-    states, score = pair.recurrent(trunk.layers[0], xs), trunk.score
-
-    def similarity(one, two):
-        w = torch.cat([score.query.weight[0], score.key.weight[0], score.product])
-        one, two = one[:, :, None], two[:, None]
-        one, two = torch.broadcast_tensors(one, two)
-        return torch.cat([one, two, one * two], -1) @ w
-
-    contexts, scores = cross(similarity, *states, pair.masks)
-    flows = []
-    for here in (0, 1):
-        h, mask, other = states[here], pair.masks[here], pair.masks[1 - here]
-        largest = scores[here].masked_fill(~other[:, None], -1e30).amax(-1)
-        summary = softly(largest, mask)[:, None] @ h
-        flows.append(torch.cat([h, contexts[here], h * contexts[here], h * summary], -1))
+    states = pair.recurrent(trunk.layers[0], xs)
+    contexts, summaries = flow(pair, states, trunk.score)
+    flows = [
+        torch.cat([h, c, h * c, h * summary], -1)
+        for h, c, summary in zip(states, contexts, summaries, strict=True)
+    ]
     modelled = flows
     for layer in trunk.layers[1:]:
         modelled = pair.recurrent(layer, modelled)
     last = pair.recurrent(trunk.last, modelled)
-    parts = zip(flows, modelled, last, strict=True)
-    logits = [model.heads["span"].out(torch.cat(each, -1)) for each in parts]
+    return span_logits(model, vectors, flows, modelled, last)
+
+
+def clark(model, vectors):
+    """Span logits of Clark & Gardner's reader for the tokens of each text of each row."""
+    trunk, pair = model.trunk, Pair(vectors)
+    states = pair.recurrent(trunk.layers[0], pair.x)
+    contexts, summaries = flow(pair, states, trunk.score)
+    xs = [
+        F.relu(trunk.projection[0](torch.cat([h, c, h * c, c * summary], -1)))
+        for h, c, summary in zip(states, contexts, summaries, strict=True)
+    ]
+    sums = []
+    for x, s, mask in zip(xs, pair.recurrent(trunk.layers[1], xs), pair.masks, strict=True):
+        scores, diagonal = trilinear(trunk.self_score, s, s), torch.eye(s.shape[1]).bool()
+        allowed = mask[:, None] & ~diagonal
+        weights = softly(scores, allowed) * allowed.any(-1, keepdim=True)  # a word alone: zeros
+        c = weights @ s
+        sums.append(x + F.relu(trunk.self_projection[0](torch.cat([s, c, s * c], -1))))
+    third = pair.recurrent(trunk.third, sums)
+    both = [torch.cat(each, -1) for each in zip(sums, third, strict=True)]
+    return span_logits(model, vectors, third, pair.recurrent(trunk.last, both))
+
+
+def trilinear(score, one, two):
+    w = torch.cat([score.query.weight[0], score.key.weight[0], score.product])
+    one, two = one[:, :, None], two[:, None]
+    one, two = torch.broadcast_tensors(one, two)
+    return torch.cat([one, two, one * two], -1) @ w
+
+
+def flow(pair, states, score):
+    """Contexts of both texts, and the summary of each."""
+    contexts, scores = cross(lambda one, two: trilinear(score, one, two), *states, pair.masks)
+    summaries = []
+    for here in (0, 1):
+        h, mask, other = states[here], pair.masks[here], pair.masks[1 - here]
+        largest = scores[here].masked_fill(~other[:, None], -1e30).amax(-1)
+        summaries.append(softly(largest, mask)[:, None] @ h)
+    return contexts, summaries
+
+
+def span_logits(model, vectors, *states):
+    logits = [model.heads["span"].out(torch.cat(each, -1)) for each in zip(*states, strict=True)]
     kept = []
     for row, (first, second) in enumerate(vectors):
         kept += [logits[0][row, : len(first)], logits[1][row, : len(second)]]

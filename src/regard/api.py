@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
@@ -11,10 +11,11 @@ from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
 from regard.ground.keywords import check_keywords, check_method_keywords
 from regard.inference.inputs import check_pairs
+from regard.inference.resolver import Resolver
 from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
 from regard.inside.attention.induction import InductionScores
-from regard.inside.attention.look import look, score_induction
+from regard.inside.attention.look import look, look_at_mentions, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
 from regard.inside.edits import EditList
@@ -25,6 +26,7 @@ from regard.inside.masked_text import read_with_masks
 from regard.inside.record import Record, record
 from regard.inside.stream.contributions import Contributions, contributions
 from regard.metrics.alignment import Links
+from regard.models.coreference_head import CoreferenceHead
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
 from regard.tasks.components import Runner
@@ -154,8 +156,13 @@ class Model(Runner):
         multiplies attention over layers; ``patch`` is the (row, column) of a patch of an image. The
         result has ``.save(path)``.
         """
-        parts = (self.inspected, self.predict, text, target)
-        return look(*parts, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)
+        options: dict[str, Any] = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
+        options["patch"] = patch
+        facts = self.facts
+        if not facts.attention_sites and CoreferenceHead.name in facts.head_names:
+            resolver = cast(Resolver, self.predictor)
+            return look_at_mentions(resolver, text, target=target, **options)
+        return look(self.inspected, self.predict, text, target, **options)
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
         """Induction scores of the heads of a causal model, on a text with repetitions.

@@ -1,5 +1,5 @@
-"""Recipes and commands of docs/sentences.md, docs/roles.md, and of docs/pretraining.md for own text,
-work on small files of the shapes that the pages describe.
+"""Recipes and commands of docs/sentences.md, docs/roles.md, and of docs/pretraining.md for own
+text, work on small files of the shapes that the pages describe.
 """
 
 import json

@@ -25,7 +25,7 @@ SMALL = {
 OWN = {
     "cove": {"target.width": 16},  # as wide as both directions of the source
     "ma": {"embedding": 38},
-    "bidaf": {"embedding": 108},
+    **{key: {"embedding": 108} for key in ("bidaf", "clark")},
     "he": {"indicator": 4},
     "lee": {"embedding": 158},
 }

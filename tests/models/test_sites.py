@@ -17,6 +17,7 @@ from regard.models.papers import (
     bahdanau,
     bert,
     bidaf,
+    clark,
     cove,
     esim,
     lin,
@@ -40,8 +41,8 @@ OWN = {
     "cove:mt-lstm": {"target.width": 16},
     "cove:classifier": {"trunk.stack.embedding": 24},
     **{f"ma:{size}": {"embedding": 38} for size in ("base", "laptop")},
-    "bidaf:base": {"embedding": 108},
-    "bidaf:laptop": {"embedding": 58},
+    **{f"{key}:base": {"embedding": 108} for key in ("bidaf", "clark")},
+    **{f"{key}:laptop": {"embedding": 58} for key in ("bidaf", "clark")},
     **{f"he:{size}": {"indicator": 4} for size in ("base", "laptop")},
     **{f"lee:{size}": {"embedding": 158} for size in ("base", "elmo", "laptop")},
 }
@@ -96,6 +97,7 @@ def test_sites_have_the_names_of_their_maps():
     assert names(esim.BASE) == ["alignment"]
     assert names(cove.BCN) == ["alignment", "pool"]
     assert names(bidaf.BASE) == ["alignment", "summary"]
+    assert names(clark.BASE) == ["alignment", "summary", "encoder"]
     assert names(FACTS["bert, attention pool"]) == ["pool", "encoder"]
     assert names(lin.LAST) == names(sutskever.LAPTOP) == []
 

@@ -12,6 +12,7 @@ from regard.data.readers.examples import CoreferenceExample, PronounQuestion
 from regard.data.readers.list import read
 from regard.ground.errors import BadInput
 from regard.tasks.coreference import decision
+from regard.training.recipe import make_recipe, task_of
 from verb import run
 
 NAMES = {"Ann": "she", "Eve": "she", "Bob": "he", "Tom": "he"}
@@ -268,3 +269,43 @@ PRONOUN, NAME_A, NAME_B = (9, 10), (0, 2), (3, 4)
 def test_a_mention_of_the_pronouns_cluster_stands_for_a_name(cluster, predicted):
     question = PronounQuestion(PRONOUN, (NAME_A, NAME_B), (True, False), "feminine")
     assert decision(question, [cluster]).predicted == predicted
+
+
+def test_look_shows_the_head_words_of_mentions(trained):
+    model = regard.load(trained[0] / "model", "cpu")
+    text = "Ann saw Bob . Then she took the bus ."
+    (resolved,) = model.predict([text])
+    view = model.look(text)
+    (shown,) = view.maps
+    assert shown.name == "head-word" and shown.keys == tuple(text.split())
+    assert view.summary == resolved.line and view.to_json() and view.svg() and view.html()
+    assert len(shown.queries) == len(resolved.mentions) > 0
+    for weights, (number, mention) in zip(shown.weights[0, 0], resolved.mentions, strict=True):
+        assert f"{mention.text} ({number})" in shown.queries
+        assert weights.sum() == pytest.approx(1, abs=1e-5)
+        assert not weights[: mention.first].any() and not weights[mention.last + 1 :].any()
+        assert shown.keys[weights.argmax()] == mention.head
+    with pytest.raises(BadInput, match="subwords cannot be used with a coreference model"):
+        model.look(text, subwords=True)
+
+
+def test_mentions_that_are_not_learned_are_counted(untrained, tmp_path):
+    records = [document(seed) for seed in range(4)]
+    records[0]["clusters"].append([[3, 4]])  # across two sentences
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, records)))
+    task = task_of(make_recipe(recipe_with(), "coref"))
+    examples = task.read(task.tables.data.train, tmp_path)
+    count = sum(len(cluster) for example in examples for cluster in example.clusters)
+    reading = regard.load(untrained / "model", "cpu").tokenizer
+    _, remark = task.encode_training(reading, None, examples)
+    assert remark == f"1 of {count} mentions reach across sentences or rows: they are not learned"
+    small = task_of(make_recipe(recipe_with(coreference={"segment": 3}), "coref"))
+    _, remark = small.encode_training(reading, None, examples)
+    assert remark.startswith("coreference.segment: rows of 3 tokens divide sentences in ")
+    assert "mentions reach across" in remark
+    assert small.encode_training(reading, None, examples)[0]
+
+
+def test_a_mention_is_no_wider_than_a_row():
+    recipe = recipe_with(coreference={"widest": 10**6}, batches={"longest": 50})
+    assert task_of(make_recipe(recipe, "coref")).head_facts.widest == 50

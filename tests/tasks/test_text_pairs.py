@@ -8,6 +8,8 @@ import torch
 
 import regard
 from regard.ground.batch import TokenRow, pack_rows
+from regard.ground.errors import BadInput
+from regard.inside.attention.look import NO_SECOND_TEXT
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.folders import folder as folders
@@ -23,6 +25,9 @@ SMALL = {"width": 8, "embedding": 16, "dropout": 0.0}
 ESIM = {"paper": "esim", "change": {**SMALL, "hidden": [8], "pool_dropout": 0.0}}
 BCN = {**ESIM, "paper": "cove", "size": "bcn"}
 BIDAF = {"paper": "bidaf", "change": {**SMALL, "filters": [[2, 4]], "character_size": 4}}
+CLARK = {**BIDAF, "paper": "clark"}
+READERS = {"bidaf": BIDAF, "clark": CLARK}
+MAPS = {"bidaf": ["alignment", "summary"], "clark": ["alignment", "summary", "encoder"]}
 PAIR = ("dog cow owl", "pig cow")
 
 
@@ -56,13 +61,18 @@ def test_esim_learns_pairs(esim):
 
 
 @pytest.mark.slow
-def test_bidaf_learns_answers(tmp_path):
-    content = recipe(tmp_path, "answer", BIDAF)
+@pytest.mark.parametrize("name", READERS)
+def test_readers_learn_answers(tmp_path, name):
+    content = recipe(tmp_path, "answer", READERS[name])
     content["train"]["steps"] = 60
     model = trained(content, tmp_path, tmp_path / "run")
     questions = [("who?", "dog cow owl pig"), ("who?", "owl")]
     assert [prediction.text for prediction in model.predict(questions)] == ["owl", "owl"]
-    assert [site.name for site in model.facts.attention_sites] == ["alignment", "summary"]
+    assert [site.name for site in model.facts.attention_sites] == MAPS[name]
+    view = model.look("who?", "dog cow owl pig")
+    assert {*MAPS[name]} <= {each.name for each in view.maps}
+    with pytest.raises(BadInput, match="give the context as the target"):
+        model.look("who?")
 
 
 @pytest.mark.parametrize("kind", ["one", "pairs"])
@@ -76,11 +86,11 @@ def test_bcn_learns_texts_and_pairs(tmp_path, kind):
 
 @pytest.mark.thinned
 @pytest.mark.parametrize("place", ["input", "both", 1])
-@pytest.mark.parametrize("model", [ESIM, BCN, BIDAF], ids=["esim", "bcn", "bidaf"])
+@pytest.mark.parametrize("model", [ESIM, BCN, BIDAF, CLARK], ids=["esim", "bcn", *READERS])
 def test_features_of_words(features, tmp_path, model, place):
-    kind = "answer" if model is BIDAF else "pairs"
+    kind = "answer" if model in READERS.values() else "pairs"
     content = recipe(tmp_path, kind, model, features=str(features), features_at=place)
-    if model is BIDAF:
+    if model in READERS.values():
         content["model"]["change"] = model["change"] | {"embedding": 24}
         if place == 1:
             assert "only recurrent encoders" in refused(content, tmp_path)
@@ -153,6 +163,8 @@ def test_the_verb_looks_at_an_alignment(esim, tmp_path):
     assert back["rows"] == ["<S>", "pig", "cow", "</S>"]
     alone = json.loads(run("look", esim, PAIR[0], "--device", "cpu", "--json").stdout)
     assert alone["rows"] == alone["columns"] == ["<S>", *PAIR[0].split(), "</S>"]
+    shown = run("look", esim, PAIR[0], "--device", "cpu").stdout
+    assert NO_SECOND_TEXT in shown.splitlines()
     wrong = run("look", esim, PAIR[0], "--rollout", "--device", "cpu", code=2)
     assert "this model has no self-attention" in wrong.stderr
 

@@ -16,7 +16,7 @@ from regard.data.readers.fields import json_object
 from regard.data.rows.coreference_rows import DocumentRows, document_rows
 from regard.ground.batch import BatchLimits, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.tape import NULL_TAPE, NullTape, ValueTape
+from regard.ground.tape import NULL_TAPE, NullTape, Tape, ValueTape
 from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Row
 from regard.models.coreference_head import ROW, CoreferenceHead
@@ -68,6 +68,16 @@ class ResolvedText:
     def word_clusters(self) -> list[list[Mention]]:
         """Clusters of words [start, end)."""
         return [[(m.first, m.last + 1) for m in cluster] for cluster in self.clusters]
+
+    @property
+    def mentions(self) -> list[tuple[int, ResolvedMention]]:
+        """Mentions in the order of the text, each with the number of its cluster, from 1."""
+        numbered = [
+            (number, mention)
+            for number, cluster in enumerate(self.clusters, start=1)
+            for mention in cluster
+        ]
+        return sorted(numbered, key=lambda each: (each[1].first, each[1].last))
 
     @property
     def parts(self) -> list[MarkedPart]:
@@ -206,6 +216,27 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
             results.append(_resolved(data, own, begin, heads))
             begin = end
         return results
+
+    def head_words(self, given: DocumentInput) -> tuple[ResolvedText, np.ndarray]:
+        """The result of an input, and the attention of its mentions to words (mentions, words).
+
+        The attention to a word is the sum over its tokens.
+        """
+        rows, tape = self.rows([given], [0]), Tape(HEAD_WEIGHTS)
+        (resolved,) = self.values(rows, tape)
+        data = rows[0].data
+        weights_LS = np.zeros((len(resolved.mentions), len(data.document.places)), np.float32)
+        if not len(weights_LS):
+            return resolved, weights_LS
+        weights_BLS = tape.records[HEAD_WEIGHTS][:, 0].float().cpu().numpy()
+        row_N, spans = data.table_NC[:, ROW], {(a, b): n for n, (a, b) in enumerate(data.spans_N2)}
+        for number, (_, mention) in enumerate(resolved.mentions):
+            span = spans[mention.first, mention.last + 1]
+            weights_S = weights_BLS[row_N[span], (row_N[:span] == row_N[span]).sum()]
+            for word in range(mention.first, mention.last + 1):
+                _, first, last = data.document.places[word]
+                weights_LS[number, word] = weights_S[first : last + 1].sum()
+        return resolved, weights_LS
 
     def _clusters(self, kept_N: Tensor, antecedents_N: Tensor, scores_N: Tensor) -> list[list[int]]:
         """Clusters of numbers of spans: a mention joins the cluster of its antecedent."""

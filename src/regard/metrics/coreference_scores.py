@@ -20,7 +20,7 @@ from regard.ground.errors import BadInput
 from regard.metrics.assignment import best_assignment
 from regard.metrics.classification import share_scores
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
-from regard.metrics.precision_recall import MEASURES, f1
+from regard.metrics.precision_recall import MEASURES, f1, harmonic_mean
 from regard.metrics.translation import MetricScore
 
 Mention = Hashable
@@ -127,8 +127,7 @@ def _f1(name: str, sums: FloatArray) -> float:
     at = 4 * [*RECALLS].index(name)
     kept, all_gold, correct, all_predicted = sums[at : at + 4]
     recall = kept / all_gold if all_gold else 0.0
-    precision = correct / all_predicted if all_predicted else 0.0
-    return float(2 * recall * precision / (recall + precision)) if recall + precision else 0.0
+    return harmonic_mean(correct / all_predicted if all_predicted else 0.0, recall)
 
 
 def _mean(sums: FloatArray) -> float:

@@ -50,5 +50,10 @@ def f1(sums: FloatArray) -> float:
     return float(2 * right / (golden + named)) if golden + named else 0.0
 
 
+def harmonic_mean(one: float, other: float) -> float:
+    """The harmonic mean of a precision and a recall that have sums of their own; 0 of zeros."""
+    return float(2 * one * other / (one + other)) if one + other else 0.0
+
+
 Measure = Callable[[FloatArray], float]
 MEASURES: dict[str, Measure] = {"precision": precision, "recall": recall, "F1": f1}

@@ -92,6 +92,11 @@ class TextPairStack(AnyStack):
     def state_widths(self) -> tuple[int, ...]:
         return (self.embedding, *[2 * self.width] * (self.depth - 1), self.output_width)
 
+    @property
+    def projected_width(self) -> int:
+        """The size of the ReLU layer over comparisons, if there is one."""
+        return self.width
+
     def compared_width(self, joined: int = 0) -> int:
         """The size of all comparisons of a token; ``joined``: of features beside its state."""
         return len(self.comparison) * (2 * self.width + joined)
@@ -99,7 +104,8 @@ class TextPairStack(AnyStack):
     def layer_inputs(self, joined: Mapping[int, int] = NOTHING) -> list[int]:
         """The size of the input of each layer, with features ``joined`` after some of them."""
         encoded = self.width if self.input_layer == "dense" else self.embedding
-        composed = self.width if self.projected else self.compared_width(joined.get(1, 0))
+        compared = self.compared_width(joined.get(1, 0))
+        composed = self.projected_width if self.projected else compared
         above = (2 * self.width + joined.get(number, 0) for number in range(2, self.depth))
         return [encoded, composed, *above]
 
@@ -111,11 +117,11 @@ class TextPairStack(AnyStack):
         layers = sum(2 * GATES[self.cell] * self.width * (size + self.width) for size in sizes)
         dense = self.embedding * self.width if self.input_layer == "dense" else 0
         highways = HIGHWAYS * 2 * self.embedding**2 if self.input_layer == "highway" else 0
-        projection = self.compared_width() * self.width if self.projected else 0
+        projection = self.compared_width() * self.projected_width if self.projected else 0
         return MACs(layers + dense + highways + projection, own_pair=4 * self.width)
 
     def joined_macs(self, size: int) -> int:
-        outputs = self.width if self.projected else 2 * GATES[self.cell] * self.width
+        outputs = self.projected_width if self.projected else 2 * GATES[self.cell] * self.width
         return len(self.comparison) * size * outputs
 
     def text_attention(self, side: str) -> tuple[AttentionSite, ...]:
@@ -136,7 +142,7 @@ class TextPairModule(StackModule):
         self.score: Score = Dot()
         self.comparison = [COMPARISONS[name] for name in facts.comparison]
         compared = facts.compared_width(embed.joined.get(1, 0))
-        dense = nn.Sequential(nn.Linear(compared, facts.width), nn.ReLU())
+        dense = nn.Sequential(nn.Linear(compared, facts.projected_width), nn.ReLU())
         self.projection = dense if facts.projected else nn.Identity()
         self.dropout = Dropout(facts.dropout)
 

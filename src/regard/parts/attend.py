@@ -287,6 +287,11 @@ def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))
 
 
+def allowed_keys(mask: Callable[[Layout, Layout], Tensor], queries: Layout, keys: Layout) -> Tensor:
+    """Keys that each query may attend to, (B, L, S): those of the mask that are no padding."""
+    return mask(queries, keys) & keys.real_BL[:, None]
+
+
 def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
     """Softmax over the keys that are allowed; masked keys have a weight of exactly 0.
 
@@ -313,7 +318,7 @@ def attend(
     *,
     queries: Layout,
     keys: Layout,
-    mask: Mask | SpanMask = full,
+    mask: Callable[[Layout, Layout], Tensor] = full,
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
@@ -323,7 +328,7 @@ def attend(
     """
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     k, v = (for_each_head(x, q.shape[-2]) for x in (k, v))
-    allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
+    allowed_BHLS = allowed_keys(mask, queries, keys)[:, None]
     recorded = {"tape": tape} if isinstance(score, Score) else {}
     scores_BHLS = tape("scores", score(q, k, queries, keys, **recorded))
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))

@@ -102,6 +102,8 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
     def head_facts(self) -> CoreferenceHead:
         """The head that the table ``coreference`` describes."""
         values = {key: getattr(self.config, key) for key in HEAD_KEYS}
+        longest = self.tables.batches.longest  # a span is within a row
+        values["widest"] = min(values["widest"], self.config.segment or longest, longest)
         return CoreferenceHead(**values, gold=self.config.mentions == "gold")
 
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
@@ -125,6 +127,31 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
                 if len(table_NC):
                     encoded.append((part.rows, table_NC))
         return encoded
+
+    def encode_training(
+        self, reading: RowTokenizer, labels: None, examples: Sequence[CoreferenceExample]
+    ) -> tuple[list[Encoded], str]:
+        sentences = [example.sentences for example in examples]
+        longest = self.row_length(reading)
+        documents = document_rows(reading, sentences, self.config.segment, longest)
+        divided = sum(
+            int(document.parts[-1]) + 1 - len(example.sentences)
+            for example, document in zip(examples, documents, strict=True)
+        )
+        held = [
+            document.holds(mention)
+            for example, document in zip(examples, documents, strict=True)
+            for mention in chain(*example.clusters)
+        ]
+        remarks = []
+        if divided:
+            key = "coreference.segment" if longest == self.config.segment else "batches.longest"
+            places = f"sentences in {divided:,} places"
+            remarks.append(f"{key}: rows of {longest} tokens divide {places}")
+        if lost := held.count(False):
+            share = f"{lost:,} of {len(held):,} mentions"
+            remarks.append(f"{share} reach across sentences or rows: they are not learned")
+        return self.encode(reading, labels, examples), "; ".join(remarks)
 
     def _spans(self, document: DocumentRows, example: CoreferenceExample) -> np.ndarray:
         """Candidate spans of a document, the last column of which is the number of the cluster."""

@@ -224,7 +224,7 @@ def test_winobias_marks_a_name_and_its_pronoun(tmp_path):
     path = put(
         tmp_path / "a.dev",
         "1 [The baker] thanked the guest because [she] was glad.\n"
-        "2 After [he] ate, [the guest] paid.\n",
+        "2 After [he ] ate, [the guest] paid.\n",
     )
     first, second = read("coreference", "WinoBias", path)
     assert first.words[:4] == ("The", "baker", "thanked", "the")
@@ -237,6 +237,8 @@ def test_winobias_marks_a_name_and_its_pronoun(tmp_path):
     [
         ("1 [The baker] left.", "1 phrases in brackets, not a name and a pronoun"),
         ("1 [The baker] met [a guest].", "one phrase in brackets must be a pronoun"),
+        ("1 [The baker] left, since [[she]] ate.", "a bracket in brackets, or without its pair"),
+        ("1 [The baker] left, since [she] ate].", "a bracket in brackets, or without its pair"),
     ],
 )
 def test_bad_winobias_lines_are_refused(tmp_path, line, message):

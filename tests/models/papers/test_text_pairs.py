@@ -15,10 +15,11 @@ from regard.models.facts import change, from_json, to_json
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.papers import KINDS, cove
 from regard.models.papers import bidaf as bidaf_paper
+from regard.models.papers import clark as clark_paper
 from regard.models.papers import esim as esim_paper
 from regard.models.text_pairs import TextPairStack, TextsPool
 from regard.parts.attend import other_text
-from text_pair_peers import bcn, bidaf, esim
+from text_pair_peers import bcn, bidaf, clark, esim
 
 WORDS, CHARACTERS = 20, 5
 SMALL = {"width": 3, "embedding": 4, "trunk.embed.vocab": WORDS, "dropout": 0.0}
@@ -27,7 +28,12 @@ ESIM = change(esim_paper.BASE, **SMALL, **CLASSIFIED).with_heads(LabelHead(3))
 BCN = change(cove.BCN, **SMALL, **CLASSIFIED).with_heads(LabelHead(3))
 READER = change(bidaf_paper.BASE, **SMALL | {"embedding": 7}, filters=((2, 3),), longest=CHARACTERS)
 BIDAF = bidaf_paper.PAPER.fit_heads(READER.with_heads(SpanHead()))
-MODELS = {"esim": (ESIM, esim), "bcn": (BCN, bcn), "bidaf": (BIDAF, bidaf)}
+CLARK = clark_paper.PAPER.fit_heads(
+    change(
+        clark_paper.BASE, **SMALL | {"embedding": 7}, filters=((2, 3),), longest=CHARACTERS
+    ).with_heads(SpanHead())
+)
+MODELS = {"esim": (ESIM, esim), "bcn": (BCN, bcn), "bidaf": (BIDAF, bidaf), "clark": (CLARK, clark)}
 each_model = pytest.mark.parametrize("name", MODELS)
 LENGTHS = [(4, 3), (1, 1), (2, 0), (7, 2), (1, 6)]
 
@@ -111,6 +117,20 @@ def test_each_text_attends_to_the_other_and_a_text_alone_to_itself(name):
         if second:
             assert not any(weights[text, text].any() for text in texts)
             assert weights[texts[0], texts[1]].all() and weights[texts[1], texts[0]].all()
+
+
+def test_each_word_attends_to_the_other_words_of_its_text():
+    tape, rows = Tape("trunk.self_attention.weights"), rows_of(CLARK)
+    logits_of(build("clark"), rows, tape)
+    weights_BHLS = tape.records["trunk.self_attention.weights"]
+    for (first, second), weights in zip(LENGTHS, weights_BHLS[:, 0], strict=True):
+        assert not weights.diagonal().any()
+        for begin, end in ((0, first), (first, first + second)):
+            own = weights[begin:end]
+            torch.testing.assert_close(
+                own.sum(1), torch.full((end - begin,), float(end - begin > 1)).double()
+            )
+            assert not own[:, :begin].any() and not own[:, end:].any()
 
 
 def test_a_head_of_the_pool_reads_one_text():

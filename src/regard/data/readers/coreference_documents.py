@@ -20,7 +20,7 @@ Numbered = tuple[str, str]  # where, line
 Clusters = dict[str, list[Mention]]
 
 WORD, SPEAKER, LEAST = 3, 9, 5  # columns of a word and its speaker; the fewest columns
-NO_SPEAKER = ("-", "_")
+BLANK = ("-", "_")  # cells of columns without a value
 PRONOUNS = {
     **dict.fromkeys(("he", "him", "his", "himself"), "masculine"),
     **dict.fromkeys(("she", "her", "hers", "herself"), "feminine"),
@@ -82,7 +82,7 @@ def _document_of_columns(where: str, lines: list[Numbered]) -> CoreferenceExampl
             raise BadExample(place, "of too few columns", detail)
         sentences[-1].append(filled(cells[WORD], place, "an empty word"))
         _mark(cells[-1].strip(), len(speakers), open_mentions, clusters, place)
-        known = len(cells) > SPEAKER + 1 and cells[SPEAKER] not in NO_SPEAKER
+        known = len(cells) > SPEAKER + 1 and cells[SPEAKER] not in BLANK
         speakers.append(cells[SPEAKER] if known else "")
     for cluster, starts in open_mentions.items():
         if starts:
@@ -100,7 +100,7 @@ def _mark(
     where: str,
 ) -> None:
     """Open and close mentions by the marks of a word, such as ``(3|(4)|5)``."""
-    for mark in () if marks in ("", *NO_SPEAKER) else marks.split("|"):
+    for mark in () if marks in ("", *BLANK) else marks.split("|"):
         match = _MARK.fullmatch(mark)
         if match is None or not (match["opens"] or match["closes"]):
             detail = f"{mark!r} is no mark of a cluster such as (3 or 3) or (3)"
@@ -264,11 +264,15 @@ def winobias(path: Path, dropped: Dropped = None) -> Iterator[CoreferenceExample
             detail = f"{len(brackets)} phrases in brackets, not a name and a pronoun"
             raise BadExample(where, "without brackets", detail)
         text = _BRACKETS.sub(r"\1", marked)
+        if {*"[]"} & {*text}:
+            raise BadExample(
+                where, "without brackets", "a bracket in brackets, or without its pair"
+            )
         ends = [
             Span(match.start() - 2 * number, match.end() - 2 * number - 2)
             for number, match in enumerate(brackets)
         ]
-        phrases = [text[start:end].lower() for start, end in ends]
+        phrases = [text[start:end].strip().lower() for start, end in ends]
         if sum(phrase in PRONOUNS for phrase in phrases) != 1:
             raise BadExample(where, "without a pronoun", "one phrase in brackets must be a pronoun")
         name, pronoun = ends if phrases[1] in PRONOUNS else ends[::-1]
@@ -304,7 +308,7 @@ def _question(
     pairs = [*zip(mentions[1:], answers, strict=True)]
     cluster = [mentions[0], *(mention for mention, answer in pairs if answer)]
     others = [(mention,) for mention, answer in pairs if not answer]
-    gender = PRONOUNS.get(text[pronoun.start : pronoun.end].lower(), "other")
+    gender = PRONOUNS.get(text[pronoun.start : pronoun.end].strip().lower(), "other")
     sentences = tuple(tuple(text[start:end] for start, end in words) for words in spans)
     clusters = sorted([tuple(sorted(cluster)), *others])
     question = PronounQuestion(mentions[0], tuple(mentions[1:]), tuple(answers), gender)

@@ -6,6 +6,8 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.inference.classifier import TextPrediction
+from regard.inference.resolver import Resolver
+from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
@@ -13,12 +15,13 @@ from regard.inside.attention.word_weights import WordWeights
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import record
 from regard.models.attention_site import require_causal
-from regard.models.label_heads import LabelHead
+from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.words import check_text
 
 Predict = Callable[[list[object]], Sequence[TextPrediction]]
 
+NO_SECOND_TEXT = "no second text (target): each word attends to the words of its own text"
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
 """Views by the name of the first site; by default ``AttentionView``."""
 
@@ -52,6 +55,9 @@ def look(
         require_causal(sites)
     if second is None:
         second = model.runner.default_target(check_text(first, 1))
+    alone = second is None and any(site.between_texts for site in sites)
+    if alone and SpanHead.name in model.facts.head_names:
+        raise BadInput("this model reads a question and a context: give the context as the target")
     rows = model.read(first, second, repeat=repeat)
     if not subwords and not all(row.keys.words for row in rows.values()):
         raise BadInput("the text has no words: look at its subwords")
@@ -62,9 +68,28 @@ def look(
         if not records:
             raise BadInput("rollout: this model has no self-attention")
     texts = [first, *([second] if second else [])]
+    if alone:
+        texts.append(NO_SECOND_TEXT)
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
     view_class = VIEWS.get(records[0].site.name, AttentionView)
     return view_class.of(texts, records, subwords, prediction)
+
+
+def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:
+    """Make a view of the head word of each mention of a text: the attention of a coreference head.
+
+    Rows are the mentions of clusters, with the numbers of these; columns are the words.
+    """
+    _refuse("a coreference model without self-attention", **options)
+    text = check_text(given, 1)
+    resolved, weights_LS = resolver.head_words(text)
+    if not len(weights_LS):
+        raise BadInput("no mention is in a cluster: there is no attention to show")
+    words = tuple(word for sentence in resolved.sentences for word in sentence)
+    mentions = tuple(f"{mention.text} ({number})" for number, mention in resolved.mentions)
+    return AttentionView(
+        text, (AttentionMap("head-word", mentions, words, (weights_LS[None],)),), resolved.line
+    )
 
 
 def _refuse(what: str, **options: object) -> None:

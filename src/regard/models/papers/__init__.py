@@ -25,6 +25,7 @@ from regard.models.papers import (
     bert,
     bidaf,
     cho,
+    clark,
     context2vec,
     cove,
     dai,
@@ -81,8 +82,8 @@ from regard.parts.rotary import LinearScaling, Llama3Scaling
 
 MODULES = (
     *(cho, sutskever, zaremba, bahdanau, luong, dai, ma, context2vec, esim, bidaf, gehring, lin),
-    *(taglm, transformer, he, lee, cove, awd_lstm, marian, ulmfit, elmo, gpt, bert, gpt2, ernie),
-    *(grover, xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
+    *(taglm, transformer, he, lee, cove, awd_lstm, clark, marian, ulmfit, elmo, gpt, bert, gpt2),
+    *(ernie, grover, xlnet, roberta, spanbert, albert, distilbert, t5, electra, mt5, vit, deit),
     *(llama, mistral, qwen2, modernbert),
 )
 LINEAGE: tuple[Paper, ...] = tuple(module.PAPER for module in MODULES)

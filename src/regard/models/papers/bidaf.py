@@ -32,7 +32,7 @@ from regard.models.text_pairs import TextPairModule, TextPairStack, attend_to_te
 from regard.models.tokens import Tokens
 from regard.models.trunk import AnyStack, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import Score, other_text
+from regard.parts.attend import Score, allowed_keys, other_text
 from regard.parts.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.text.tokenizers.word_level import WordTokenizer
 
@@ -52,6 +52,11 @@ class AttentionFlow(TextPairStack):
     def output_width(self) -> int:
         return self.compared_width() + 4 * self.width
 
+    @property
+    def last_input(self) -> int:
+        """The size of the input of the last layer."""
+        return 2 * self.width
+
     def compared_width(self, joined: int = 0) -> int:
         return super().compared_width(joined) + 2 * self.width + joined
 
@@ -60,7 +65,7 @@ class AttentionFlow(TextPairStack):
 
     def macs(self, source: AnyStack | None = None) -> MACs:
         below = super().macs(source)
-        last = 2 * GATES[self.cell] * self.width * (2 * self.width + self.width)
+        last = 2 * GATES[self.cell] * self.width * (self.last_input + self.width)
         score_and_summary = 2 * 2 * self.width + 2 * 2 * self.width  # two heads of the summary
         return below._replace(token=below.token + last + score_and_summary)
 
@@ -89,12 +94,12 @@ class AttentionFlowModule(TextPairModule):
     def __init__(self, facts: AttentionFlow, embed: AnyEmbedding):
         super().__init__(facts, embed)
         self.score = Trilinear(2 * facts.width)
-        self.last = RNNLayer(facts.cell, 2 * facts.width, facts.width, reads="both")
+        self.last = RNNLayer(facts.cell, facts.last_input, facts.width, reads="both")
 
     def compare(self, states_TD: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         x_BLHK = layout.pad(states_TD)[:, :, None]
         scores_BHLS = self.score(x_BLHK, x_BLHK, layout, layout)
-        allowed_BLS = other_text(layout, layout) & layout.real_BL[:, None]
+        allowed_BLS = allowed_keys(other_text, layout, layout)
         scores_BLS = scores_BHLS[:, 0].masked_fill(~allowed_BLS, -torch.inf)
         largest_BL = F.pad(scores_BLS, (0, 1), value=-torch.inf).amax(-1)  # also of no keys
         means_B2D = attend_to_texts(
@@ -103,7 +108,11 @@ class AttentionFlowModule(TextPairModule):
         summary_TD = means_B2D[layout.rows_T, layout.text_T]
         context_TD = self.align(lambda *inputs: scores_BHLS, states_TD, layout, tape)
         parts = [compare(states_TD, context_TD) for compare in self.comparison]
-        return torch.cat([*parts, states_TD * summary_TD], dim=-1)
+        return torch.cat([*parts, self.summarised(states_TD, context_TD) * summary_TD], dim=-1)
+
+    def summarised(self, states_TD: Tensor, context_TD: Tensor) -> Tensor:
+        """Vector of each token that is multiplied with the summary of its text."""
+        return states_TD
 
     def compose(
         self,
