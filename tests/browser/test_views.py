@@ -250,10 +250,12 @@ def test_a_view_is_saved_as_svg_and_png_with_its_command(open_page, kind):
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-HOST = """<!doctype html><html data-ready><meta charset="utf-8"><style>%s</style><div id="host"></div>
+HOST = """<!doctype html><html data-ready><meta charset="utf-8"><style>%s</style>
+<div id="host"></div>
 <script type="module">%s
 const data = Uint8Array.from(atob("%s"), (c) => c.charCodeAt(0)).buffer;
-Object.assign(window, { decode: base.decode, record: base.decode(data), views: { %s }, events: [] });
+const { decode } = base;
+Object.assign(window, { decode, record: decode(data), views: { %s }, events: [] });
 </script></html>"""
 
 
@@ -302,7 +304,7 @@ def test_layers_are_loaded_when_they_are_needed(open_page):
     shown.evaluate(
         """(layers) => { window.asked = [];
         const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
-        const load = async (map, layer) => { asked.push(layer); return decode(bytes(layers[layer])); };
+        const load = async (_, layer) => { asked.push(layer); return decode(bytes(layers[layer])) };
         views.attention(document.querySelector('#host'), record, { view: 'matrix', load }); }""",
         layers,
     )
@@ -347,8 +349,51 @@ def test_every_result_has_a_page_for_notebooks(open_page, kind):
 
 def test_records_of_several_views_stand_on_one_page(open_page):
     records = [record_of("attribution"), record_of("probes")]
-    shown = open_page(page(records, "Two views", "a summary"))
+    shown = open_page(page(*records, title="Two views", summary="a summary"))
     assert shown.locator("h1").inner_text() == "Two views"
     assert shown.locator(".regard").count() == 2
     shown.locator('[data-focus="target=1"]').check(force=True)
     assert shown.evaluate("location.hash") == "#0.target=1"
+
+
+MODEL = """
+const state = { record: new DataView(data), options: { layer: 1 }, selection: {} }, heard = {};
+window.model = {
+  get: (name) => state[name], set: (name, value) => { state[name] = value; heard[name]?.(); },
+  save_changes: () => { window.saved = (window.saved ?? 0) + 1; },
+  on: (name, call) => { heard[name.split(":")[1]] = call; },
+  off: (name) => delete heard[name.split(":")[1]],
+};
+"""
+
+
+@pytest.mark.parametrize("kind", ["attention", "beam_tree", "attribution"])
+def test_a_widget_of_a_notebook_works_both_ways(open_page, kind):
+    pytest.importorskip("anywidget")
+    from regard.notebook import WIDGETS
+
+    made = WIDGETS[kind]
+    record = record_of(kind)
+    script = made._esm.replace("export default", "const widget =")
+    data = b64encode(record.to_bytes()).decode()
+    html = f"""<!doctype html><html data-ready><meta charset="utf-8"><style>{made._css}</style>
+    <div id="host"></div><script type="module">{script}
+    const el = document.querySelector("#host");
+    const data = Uint8Array.from(atob("{data}"), (c) => c.charCodeAt(0)).buffer;{MODEL}
+    window.stop = widget.render({{ model, el }});</script></html>"""
+    shown = open_page(html)
+    assert shown.locator(SHOWN).count() == 1
+    selector, keys = KEYS[kind]
+    shown.locator(selector).first.focus()
+    for key in keys:
+        shown.keyboard.press(key)
+    assert shown.evaluate("Object.keys(model.get('selection')).length") > 0
+    assert shown.evaluate("saved") > 0
+    if kind == "attention":
+        assert "layer=1" in checked(shown)
+        shown.evaluate("model.set('options', { layer: 2, head: 0 })")
+        assert {"layer=2", "head=0"} <= {*checked(shown)}
+        shown.locator('[data-focus="layer=0"]').check(force=True)
+        assert shown.evaluate("model.get('options').layer") == 0
+    shown.evaluate("stop()")
+    assert shown.locator(".regard").count() == 0

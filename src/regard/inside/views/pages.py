@@ -94,14 +94,11 @@ def asset(name: str) -> str:
     return (files("regard.inside.views") / "modules" / name).read_text(encoding="utf-8")
 
 
-def page(
-    record: ViewRecord | Sequence[ViewRecord], title: str | None = None, summary: str | None = None
-) -> str:
+def page(*records: ViewRecord, title: str | None = None, summary: str | None = None) -> str:
     """HTML page of one record or several, without external resources.
 
     Default title and summary: the title and the caption of the first record.
     """
-    records = [record] if isinstance(record, ViewRecord) else list(record)
     first = records[0].json
     names = dict.fromkeys(MODULES[each.kind] for each in records)
     heading = escape(escape_line(str(first.get("title", "") if title is None else title)))
