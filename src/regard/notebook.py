@@ -111,9 +111,7 @@ WIDGETS: Mapping[str, type[ViewWidget]] = {
 """Widget class of each kind of view."""
 
 
-def widget(
-    result: HasRecord | ViewRecord, kind: str | None = None, **options: object
-) -> ViewWidget:
+def widget(result: HasRecord, kind: str | None = None, **options: object) -> ViewWidget:
     """Make a widget of a result or of its record; ``options`` are the first choices.
 
     ``kind`` draws the record by another view, such as "matrix" for attention.

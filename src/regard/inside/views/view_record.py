@@ -87,8 +87,6 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
         return escape_controls(value)
     if isinstance(value, np.ndarray):
         return _reference(value, buffers)
-    if isinstance(value, np.generic):
-        return _plain(value.item(), buffers)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -97,7 +95,7 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
         return _reference(np.frombuffer(value, np.uint8), buffers)
     if isinstance(value, Sequence):
         return [_plain(each, buffers) for each in value]
-    return value
+    return _plain(value.item(), buffers) if hasattr(value, "item") else value  # of numpy
 
 
 def _reference(array: np.ndarray, buffers: list[bytes]) -> dict[str, object]:
