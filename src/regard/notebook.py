@@ -117,9 +117,9 @@ def widget(result: HasRecord, kind: str | None = None, **options: object) -> Vie
     ``kind`` draws the record by another view, such as "matrix" for attention.
     """
     record = result.view_record()
-    kind = kind or record.kind
-    if kind not in WIDGETS:
-        raise BadInput(f"kind: no view is called {shown(kind)}; there are: {', '.join(WIDGETS)}")
-    made = WIDGETS[kind](record=record.to_bytes(), options=options)
+    name = kind or record.kind
+    if name not in WIDGETS:
+        raise BadInput(f"kind: no view is called {shown(name)}; there are: {', '.join(WIDGETS)}")
+    made = WIDGETS[name](record=record.to_bytes(), options=options)
     made.drawing = result.svg()
     return made

@@ -95,7 +95,9 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
         return _reference(np.frombuffer(value, np.uint8), buffers)
     if isinstance(value, Sequence):
         return [_plain(each, buffers) for each in value]
-    return _plain(value.item(), buffers) if hasattr(value, "item") else value  # of numpy
+    if value is None or isinstance(value, int):
+        return value
+    return _plain(np.asarray(value).item(), buffers)
 
 
 def _reference(array: np.ndarray, buffers: list[bytes]) -> dict[str, object]:
