@@ -54,7 +54,7 @@ class HasRecord(Protocol):
     """Protocol of results with a record for views and a drawing."""
 
     def view_record(self) -> ViewRecord: ...
-    def svg(self) -> str: ...
+    def static_drawing(self) -> str: ...
 
 
 class ViewWidget(anywidget.AnyWidget):
@@ -121,5 +121,5 @@ def widget(result: HasRecord, kind: str | None = None, **options: object) -> Vie
     if name not in WIDGETS:
         raise BadInput(f"kind: no view is called {shown(name)}; there are: {', '.join(WIDGETS)}")
     made = WIDGETS[name](record=record.to_bytes(), options=options)
-    made.drawing = result.svg()
+    made.drawing = result.static_drawing()
     return made

@@ -51,7 +51,7 @@ class ViewRecord:
         """The record itself, where a result may stand."""
         return self
 
-    def svg(self) -> str:
+    def static_drawing(self) -> str:
         """Drawing of the record: there is none."""
         return ""
 
