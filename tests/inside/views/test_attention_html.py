@@ -314,6 +314,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(look):
     if drawing:  # below the frame, for notebooks that are shown without frames
         start = "data:image/svg+xml;base64,"
         assert [base64.b64decode(one.removeprefix(start)).decode() for one in images] == [drawing]
+    assert look.static_drawing() == drawing
     bundle = look._repr_mimebundle_()
     assert bundle["text/html"] == look._repr_html_() and bundle["text/plain"] == str(look)
     assert bundle.get("image/svg+xml", "") == drawing
@@ -363,3 +364,10 @@ def test_the_parts_of_the_page_are_packed_with_the_package():
         for path in (package / "inside" / "views" / folder).iterdir():
             name = f"inside/views/{folder}/{path.name}"
             assert any(fnmatch(name, pattern) for pattern in patterns), name
+
+
+def test_the_drawing_of_a_long_text_is_not_saved_in_notebooks():
+    labels = tuple(f"token{number}" for number in range(80))
+    look = AttentionView("long", (AttentionMap("e", labels, labels, attention(1, 1, 80, 80)),))
+    assert look.static_drawing() == "" and "image/svg+xml" not in look._repr_mimebundle_()
+    assert "<img" not in look._repr_html_().split("<iframe")[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from typer import Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, complain, print_json, print_line, write_page
+from regard.cli.io.console import OUT, complain, print_json, print_line, write_view
 from regard.cli.io.line_io import (
     LineSource,
     parser_of,
@@ -266,7 +266,7 @@ def print_trees(
             raise BadInput("--html: a page shows one prompt, and there are several")
     for (line,) in lines:
         tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
-        write_page(html, tree.html)
+        write_view(html, tree.view_record)
         if as_json:
             print_json(tree.to_json())
         else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
 from regard.cli.io.line_io import check_argument
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def tree(
     overrides = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
     beam = replace(base_beam(translator, overridden=bool(overrides)), **overrides)
     searched = record_tree(translator, text, beam)
-    write_page(html, searched.html)  # before a closed pipe ends the verb
+    write_view(html, searched.view_record, model=model)  # before a closed pipe ends the verb
     write_page(svg, BeamDrawing(searched).svg)
     if as_json:
         print_json(_record(searched))

@@ -118,7 +118,7 @@ class Titled(Protocol):
     @property
     def title(self) -> str: ...
     def html(self) -> str: ...
-    def svg(self) -> str: ...
+    def static_drawing(self) -> str: ...
 
 
 class HTMLPage(ABC):
@@ -132,12 +132,16 @@ class HTMLPage(ABC):
         """Standalone SVG file; empty if there is no drawing."""
         return ""
 
+    def static_drawing(self) -> str:
+        """Drawing for saved notebooks that are shown without scripts; empty: none."""
+        return self.svg()
+
     def _repr_html_(self: Titled) -> str:
         """Page in an iframe, which keeps the styles of page and notebook apart.
 
         It covers the drawing, which is left where a notebook is shown without iframes.
         """
-        title, drawing = escape(escape_line(self.title)), self.svg()
+        title, drawing = escape(escape_line(self.title)), self.static_drawing()
         place = "grid-area:1/1;width:100%;border:0"
         image = ""
         if drawing:
@@ -154,7 +158,7 @@ class HTMLPage(ABC):
     ) -> dict[str, str]:
         """Page, drawing and text: a notebook shows the first that it can."""
         bundle = {"text/html": HTMLPage._repr_html_(self), "text/plain": str(self)}
-        drawing = self.svg()
+        drawing = self.static_drawing()
         return {**bundle, "image/svg+xml": drawing} if drawing else bundle
 
 

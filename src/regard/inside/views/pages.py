@@ -13,7 +13,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from regard.inside.views.markup import POLICY, HTMLPage, escape_line
+from regard.inside.views.markup import HTMLPage, escape_line
 from regard.inside.views.view_record import ViewRecord
 
 MODULES = {
@@ -41,6 +41,9 @@ MODULES = {
 }
 """Module of each kind of record."""
 
+POLICY = (
+    "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+)
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) (\w+))", re.MULTILINE)
 _COMMENT = re.compile(r"/\*\*[\s\S]*?\*/ ?|^ *//.*\n", re.MULTILINE)
@@ -94,23 +97,17 @@ def asset(name: str) -> str:
     return (files("regard.inside.views") / "modules" / name).read_text(encoding="utf-8")
 
 
-def page(
-    record: ViewRecord | Sequence[ViewRecord], title: str | None = None, summary: str | None = None
-) -> str:
+def page(*records: ViewRecord, title: str | None = None, summary: str | None = None) -> str:
     """HTML page of one record or several, without external resources.
 
     Default title and summary: the title and the caption of the first record.
     """
-    records = [record] if isinstance(record, ViewRecord) else list(record)
     first = records[0].json
     names = dict.fromkeys(MODULES[each.kind] for each in records)
     heading = escape(escape_line(str(first.get("title", "") if title is None else title)))
     under = str(first.get("caption", "") if summary is None else summary)
     head = _HEAD.format(
-        policy=f"{POLICY} blob:; script-src 'unsafe-inline'".replace("data:;", "data: blob:;"),
-        title=heading,
-        summary=escape(escape_line(under)),
-        style=asset("theme.css"),
+        policy=POLICY, title=heading, summary=escape(escape_line(under)), style=asset("theme.css")
     )
     blocks = "".join(
         f'<section><script type="text/plain" data-record="{each.kind}">'
