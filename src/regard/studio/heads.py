@@ -1,6 +1,7 @@
 """The page Heads: the report on all heads, and a model without the least important ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import Annotated, Any
@@ -52,16 +53,23 @@ async def report(exchange: Exchange) -> Response:
     def reported(served: ServedModel) -> ViewRecord:
         labels = _own_labels(served.model, body.texts)
         found = served.model.heads(body.texts, labels=labels).view_record()
-        names = {site.name for site in prunable_sites(served.facts)} if served.facts else set()
-        return ViewRecord(found.kind, {**found.json, "prunable": sorted(names)}, found.buffers)
+        return replace(found, json={**found.json, "prunable": _prunable(served)})
 
     return binary(await run(exchange, body, reported), body.model)
+
+
+def _prunable(served: ServedModel) -> list[str]:
+    """Names of the attention sites whose heads can be removed."""
+    try:
+        return [site.name for site in prunable_sites(served.facts)]
+    except BadInput:
+        return []
 
 
 class PruneRequest(HeadsRequest, kw_only=True):
     """Heads (attention, layer, head) that are removed."""
 
-    heads: list[tuple[str, int, int]] = []
+    heads: Sequence[tuple[str, int, int]] = ()
 
 
 async def prune(exchange: Exchange) -> Response:
@@ -92,10 +100,7 @@ async def prune(exchange: Exchange) -> Response:
 
 
 def _loss_of(
-    model: InspectedModel,
-    rows: list[LabelledRows],
-    labels: list[str] | None,
-    names: tuple[str, ...] | list[str],
+    model: InspectedModel, rows: list[LabelledRows], labels: list[str] | None, names: Sequence[str]
 ) -> Callable[[], float]:
     """Mean loss over texts, as a function that runs the model once."""
     batch = text_loss(model, rows) if labels is None else label_loss(model, rows, labels, names)

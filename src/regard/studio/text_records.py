@@ -5,6 +5,7 @@ Attention of long inputs travels a layer at a time.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -88,10 +89,10 @@ async def look(exchange: Exchange) -> Response:
     body = exchange.json(LookRequest)
     given = body.given(exchange)
     first, second = given if isinstance(given, tuple) else (given, None)
-    options = {} if body.image is not None else {"subwords": body.subwords}
+    subwords = body.subwords and body.image is None
 
     def looked(served: ServedModel) -> ViewRecord:
-        view = served.model.look(first, second, rollout=body.rollout, **options)
+        view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
             return view.view_record()
         size = sum(layer.size for each in view.maps for layer in each.layers)
@@ -145,12 +146,11 @@ async def tree(exchange: Exchange) -> Response:
         if "translate" in served.components:
             beam = replace(model.translator.base_beam, size=body.beam, best=1)
             return record_tree(model.translator, body.text, beam).view_record()
-        generator = replace(model.generator, ending=Ending.of(body.steps))
+        generator = replace(model.generator, ending=Ending.of(body.steps, 0, ()))
         search: Search = Greedy()
         if body.temperature:
-            given = {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
-            known = {name: value for name, value in given.items() if value is not None}
-            search = replace(generator.sampling, **known, count=1)
+            chosen = replace(generator.sampling, temperature=body.temperature, seed=body.seed)
+            search = replace(chosen, top_p=body.top_p or chosen.top_p, count=1)
         tokens = record_tokens(generator, body.text, search, body.alternatives)
         return with_continuations(tokens, generator, body.text)
 
@@ -187,8 +187,9 @@ async def evidence(exchange: Exchange) -> Response:
     given = body.given(exchange)
 
     def attributed(served: ServedModel) -> dict[str, object]:
-        chosen = {"token": body.token, "method": body.method}
-        return served.model.attribute(given, body.target, **chosen).to_json()
+        parts = (given, body.target)
+        found = served.model.attribute(*parts, token=body.token, method=body.method)
+        return found.to_json()
 
     return json_response(await run(exchange, body, attributed))
 
@@ -206,8 +207,8 @@ async def what_if(exchange: Exchange) -> Response:
     given = body.given(exchange)
 
     def compared(served: ServedModel) -> dict[str, object]:
-        off = {"heads": body.heads, "words": body.words}
-        return served.model.what_if(given, target=body.target, token=body.token, **off).to_json()
+        without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
+        return without(target=body.target, token=body.token).to_json()
 
     return json_response(await run(exchange, body, compared))
 

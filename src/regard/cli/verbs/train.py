@@ -121,7 +121,8 @@ def train(
     check_branch(branch, at, out, single=not rungs and seeds is None and not trial)
     seconds = float("inf") if budget is None else parse_duration(budget)
     world = World.join(device)
-    unchanged = not changes and budget is None and branch is None  # its score is expected
+    # The expected score holds for the unchanged recipe.
+    unchanged = not changes and budget is None and branch is None
     folder = out or Path("runs") / path.stem
     with world.together(Exit, Diverged):
         if trial and ranks is not None:
