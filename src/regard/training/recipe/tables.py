@@ -173,6 +173,13 @@ class DistributedConfig(Config):
     """Keep only the input of each block of attention and compute the block again in the backward
     pass (activation checkpointing): less memory, and a third more time."""
 
+    exact: bool = False
+    """The same bits for any number of processes: each step is cut into `shards` slices, each has a
+    backward pass of its own, and gradients are summed in the order of slices. Slower: whole
+    gradients of every slice are sent to all processes."""
+    shards: int = Field(4, ge=1)
+    """Of `exact`: number of slices of a step, a multiple of the number of processes."""
+
     @property
     def sharded(self) -> bool:
         """Whether weights are divided, unless "auto" decides that."""
@@ -186,6 +193,12 @@ class DistributedConfig(Config):
             raise ValueError(f"replicas cannot be used with kind {self.kind!r}, only with 'hsdp'")
         if self.kind == "hsdp" and not self.replicas:
             raise ValueError("replicas is missing: give the number of copies, 2 or more")
+        if self.exact and self.sharded:
+            raise ValueError(
+                f"exact sums whole gradients, which kind {self.kind!r} divides: use ddp"
+            )
+        if "shards" in self.model_fields_set and not self.exact:
+            raise ValueError("shards cannot be used without exact = true")
         return self
 
 
