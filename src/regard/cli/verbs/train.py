@@ -87,7 +87,7 @@ def train(
         train_seeds,
     )
     from regard.studies.ladder import LadderRun, train_ladder
-    from regard.training.distributed import World
+    from regard.training.distributed import World, is_restarted
     from regard.training.loggers import check_loggers
     from regard.training.loop.trainer import Diverged
     from regard.training.recipe import read
@@ -105,7 +105,8 @@ def train(
     if rung:
         described = described.only(rung)
     seconds = float("inf") if budget is None else parse_duration(budget)
-    world = World.join(device)
+    world = World.join(device, described.distributed.timeout)
+    resume = resume or is_restarted()  # by torchrun --max-restarts
     check = not changes and budget is None  # the expected score holds for the unchanged recipe
     folder = out or Path("runs") / path.stem
     with world.together(Exit, Diverged):

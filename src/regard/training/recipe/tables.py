@@ -160,7 +160,7 @@ class DistributedConfig(Config):
     moments among all of them, "hsdp" among the processes of each of ``replicas`` copies.
     """
 
-    free_keys = ("kind", "reshard", "replicas", "checkpoint_blocks")
+    free_keys = ("kind", "reshard", "replicas", "checkpoint_blocks", "timeout")
     kind: Literal["auto", "ddp", "fsdp", "hsdp"] = "auto"
     """ "auto" is "ddp" if weights, gradients and moments take less than half of a GPU's memory,
     else "fsdp"; on a CPU "ddp"."""
@@ -173,6 +173,8 @@ class DistributedConfig(Config):
     """Keep only the input of each block of attention and compute the block again in the backward
     pass (activation checkpointing): less memory, and a third more time."""
 
+    timeout: int = Field(600, ge=10)
+    """Seconds that a process may be behind the others before it is named and the run ends."""
     exact: bool = False
     """The same bits for any number of processes: each step is cut into `shards` slices, each has a
     backward pass of its own, and gradients are summed in the order of slices. Slower: whole
