@@ -105,8 +105,9 @@ def sharded_step(
 
     def save(waits: bool) -> None:
         nonlocal number
+        writer.wait()
         if waits:
-            return writer.wait()
+            return
         number += 1
         moments = optimiser_tensors(model, updates.optimiser)
         tensors = {"model": weights_of(model), "optimiser": moments}

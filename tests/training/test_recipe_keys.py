@@ -36,6 +36,10 @@ NOT_SHOWN = {
     "rung": "read by ladders: see tests/cli/runs/test_ladder.py",
     "batches.pad_to_multiple": "shapes are fixed on CUDA only",
     "train.compile": "steps are compiled on CUDA only",
+    "distributed.replicas": "of several processes: see tests/faults/test_sharded.py",
+    "distributed.reshard": "of several processes",
+    "distributed.shards": "of distributed.exact: see tests/faults/test_exact_sum.py",
+    "distributed.timeout": "of several processes: see tests/faults/test_lost_ranks.py",
 }
 
 ANY = {

@@ -3,8 +3,8 @@
 The training loop asks a ``Parallel`` for these things and knows no other kind.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -100,6 +100,61 @@ class Parallel:
     def total(self, norm: Tensor) -> Tensor:
         """The norm of all parts, from the norm that torch computed of this process's."""
         return norm
+
+
+class ExactSum(Parallel):
+    """Copies of the model whose gradients have the same bits for any number of processes.
+
+    The gradient of every slice is sent to all processes, which add them in the order of slices.
+    """
+
+    def __init__(self, world: World, slices: int):
+        super().__init__(world)
+        if slices % world.size:
+            dealt = f"{slices} slices of a step cannot be dealt to {world.size} processes evenly"
+            raise BadInput(f"distributed.shards: {dealt}")
+        self.sums: dict[nn.Parameter, Tensor] = {}
+
+    @property
+    def gradient_scale(self) -> float:
+        return 1.0
+
+    def place(self, model: nn.Module, *, trained: bool = True) -> None:
+        super().place(model)
+        own = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        if states := [name for name in model.state_dict() if name not in own]:
+            changes = f"{states[0]} would differ between processes"
+            raise BadInput(f"distributed.exact cannot be used with this model: {changes}")
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        return model
+
+    @contextmanager
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
+        """Take the gradient of a slice, and give the sum of all slices with the last one."""
+        yield
+        learning = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
+        used = torch.tensor([parameter.grad is not None for parameter in learning])
+        everywhere = torch.stack(self.world.all_gather(used.to(self.world.device))).tolist()
+        for parameter, *by_rank in zip(learning, *everywhere, strict=True):
+            if any(by_rank):
+                self._add(parameter, by_rank)
+        if last:
+            for parameter, gradient in self.sums.items():
+                parameter.grad = gradient
+            self.sums = {}
+
+    def _add(self, parameter: nn.Parameter, by_rank: Sequence[bool]) -> None:
+        """Add the gradients of the processes that have one, in their order."""
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        parameter.grad = None
+        for own, used in zip(self.world.all_gather(gradient), by_rank, strict=True):
+            if not used:
+                continue
+            if parameter in self.sums:
+                self.sums[parameter] += own
+            else:
+                self.sums[parameter] = own.clone()
 
 
 def recompute_blocks(model: nn.Module) -> None:

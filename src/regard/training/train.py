@@ -130,7 +130,8 @@ def _events(
     options: dict[str, Any],
     loggers: Sequence[str],
 ) -> Iterator[Event]:
-    world, progress = World.join(device), RunProgress()
+    world = World.join(device, recipe.distributed.timeout)
+    progress = RunProgress()
     with world.together(GeneratorExit, Diverged):
         run = prepare(recipe, folder, world, **options)
         try:

@@ -101,7 +101,7 @@ def train(
     from regard.ground.files import is_empty
     from regard.studies.ladder import LadderRun, train_ladder
     from regard.training.branch import branch_run
-    from regard.training.distributed import World
+    from regard.training.distributed import World, is_restarted
     from regard.training.loggers import check_loggers
     from regard.training.loop.trainer import Diverged
     from regard.training.recipe import read, task_of
@@ -120,7 +120,8 @@ def train(
         described = described.only(rung)
     check_branch(branch, at, out, single=not rungs and seeds is None and not trial)
     seconds = float("inf") if budget is None else parse_duration(budget)
-    world = World.join(device)
+    world = World.join(device, described.distributed.timeout)
+    resume = resume or is_restarted()  # by torchrun --max-restarts
     # The expected score holds for the unchanged recipe.
     unchanged = not changes and budget is None and branch is None
     folder = out or Path("runs") / path.stem

@@ -232,3 +232,9 @@ class Job:
     divided: bool = False
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False
+
+    @property
+    def processes(self) -> int:
+        """Number of processes among which slices of a step can be divided evenly."""
+        distributed = self.recipe.distributed
+        return distributed.shards if distributed.exact else self.world.size

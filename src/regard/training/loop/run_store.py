@@ -132,11 +132,11 @@ class RunStore:
 
     def settings(self) -> dict[str, object]:
         """Settings that must be equal for a resumed run to be bit-exact."""
-        device = self.world.device
+        device, distributed = self.world.device, self.job.recipe.distributed
         return {
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "world": self.world.size,
+            "world": f"any, {distributed.shards} slices" if distributed.exact else self.world.size,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "compile": self.trainable.compiles,
             "data": self.job.data,

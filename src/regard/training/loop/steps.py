@@ -56,7 +56,7 @@ def _steps(job: Job, start: Cursor) -> Iterator[StepRows]:
 
 def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
     batches = [batch for _, batch in drawn]
-    splits = job.sampler.splits(len(batches), job.world.size)
+    splits = job.sampler.splits(len(batches), job.processes)
     slices = [
         BatchSlice(number, batches[which].read(rows), batches[which].begins)
         for number, which, rows in share(job.world, len(batches), splits)

@@ -24,7 +24,7 @@ from regard.training.loop.microbatch import (
     unchanged_buffers,
 )
 from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
-from regard.training.parallel import Parallel, fits, recompute_blocks
+from regard.training.parallel import ExactSum, Parallel, fits, recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe import Recipe
 from regard.weights.files import load_weights, weights_of
@@ -49,7 +49,7 @@ class TrainableModel:
             self.parallel.place(teacher, trained=False)
         job.objective.to(job.world.device)
         config = self.recipe.optimiser
-        alone = self.world.size == 1 and not self.parallel.sharded
+        alone = self.world.size == 1 and not (self.parallel.sharded or distributed.exact)
         lazy = alone and not self.fixed  # others need the same graph at each step
         self.optimiser = (
             GraphedOptimiser(self.model, config)
@@ -84,10 +84,8 @@ class TrainableModel:
 
     @property
     def _replayable(self) -> bool:
-        recipe, eager = (
-            self.recipe,
-            self.parallel.sharded or self.recipe.distributed.checkpoint_blocks,
-        )
+        recipe, distributed = self.recipe, self.recipe.distributed
+        eager = self.parallel.sharded or distributed.checkpoint_blocks or distributed.exact
         alone = self.world.size == 1 and not eager
         return alone and recipe.optimiser.has_moments and not recipe.train.deterministic
 
@@ -120,6 +118,7 @@ class TrainableModel:
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; the ``last`` slice sums it over ranks."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
+        self.world.begin_slice()
         synchronised = self.parallel.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
             return self.run_batch(batch, scale)
@@ -208,7 +207,7 @@ class TrainableModel:
         objective, limits = self.job.objective, self.recipe.batches
         if not self.fixed:
             return objective.collate(examples)
-        splits = self.job.sampler.splits(limits.accumulate, self.world.size)
+        splits = self.job.sampler.splits(limits.accumulate, self.job.processes)
         if self.job.in_rectangles:
             return objective.collate(examples, rectangle(limits, splits))
         lengths = map(objective.length, examples)
@@ -219,6 +218,10 @@ def parallel_of(job: Job) -> Parallel:
     """How the processes of a job share its model."""
     config, world = job.recipe.distributed, job.world
     kind = config.kind
+    if config.exact:
+        if job.sampler.streams:
+            raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
+        return ExactSum(world, config.shards)
     if kind == "auto":
         kind = "fsdp" if world.size > 1 and not fits(job.model, world.device) else "ddp"
     if kind == "hsdp" and world.size < 2 * config.replicas:

@@ -167,7 +167,7 @@ class DistributedConfig(Config):
     moments among all of them, "hsdp" among the processes of each of ``replicas`` copies.
     """
 
-    free_keys = ("kind", "reshard", "replicas", "checkpoint_blocks")
+    free_keys = ("kind", "reshard", "replicas", "checkpoint_blocks", "timeout")
     kind: Literal["auto", "ddp", "fsdp", "hsdp"] = "auto"
     """ "auto" is "ddp" if weights, gradients and moments take less than half of a GPU's memory,
     else "fsdp"; on a CPU "ddp"."""
@@ -179,6 +179,15 @@ class DistributedConfig(Config):
     checkpoint_blocks: bool = False
     """Keep only the input of each block of attention and compute the block again in the backward
     pass (activation checkpointing): less memory, and a third more time."""
+
+    timeout: int = Field(600, ge=10)
+    """Seconds that a process may be behind the others before it is named and the run ends."""
+    exact: bool = False
+    """The same bits for any number of processes: each step is cut into `shards` slices, each has a
+    backward pass of its own, and gradients are summed in the order of slices. Slower: whole
+    gradients of every slice are sent to all processes."""
+    shards: int = Field(4, ge=1)
+    """Of `exact`: number of slices of a step, a multiple of the number of processes."""
 
     @property
     def sharded(self) -> bool:
@@ -193,6 +202,12 @@ class DistributedConfig(Config):
             raise ValueError(f"replicas cannot be used with kind {self.kind!r}, only with 'hsdp'")
         if self.kind == "hsdp" and not self.replicas:
             raise ValueError("replicas is missing: give the number of copies, 2 or more")
+        if self.exact and self.sharded:
+            raise ValueError(
+                f"exact sums whole gradients, which kind {self.kind!r} divides: use ddp"
+            )
+        if "shards" in self.model_fields_set and not self.exact:
+            raise ValueError("shards cannot be used without exact = true")
         return self
 
 

@@ -1,0 +1,112 @@
+"""A process that is killed or hangs is named, and the run ends; torchrun may start it again."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from regard.training import distributed
+from regard.training.distributed import Neighbour
+from small import start, tensors_of, write_corpus
+from warm import start_ranks
+
+FAULTS = """
+import os, sys, time
+from regard.cli import main
+from regard.objectives.seq2seq import Seq2Seq
+
+collate, calls = Seq2Seq.collate, []
+
+def faulty(self, *words):
+    calls.append(words)
+    first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    if len(calls) == 9 and os.environ["RANK"] == "1" and first:
+        FAULT
+    return collate(self, *words)
+
+Seq2Seq.collate = faulty
+main()
+"""
+
+
+def begin(tmp_path, fault: str, *settings: str):
+    recipe = write_corpus(tmp_path)
+    (tmp_path / "faulty.py").write_text(FAULTS.replace("FAULT", fault))
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    changes = [word for setting in settings for word in ("--set", setting)]
+    place = ("--data", tmp_path, "--out", tmp_path / "out", "--device", "cpu", *changes)
+    return ("-m", "faulty", "train", recipe, *place), {"PYTHONPATH": path}
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_named(tmp_path):
+    words, variables = begin(tmp_path, "os.kill(os.getpid(), 9)")
+    first, second = start_ranks(*words, **variables)
+    said = first.communicate(timeout=120)[1]
+    assert second.wait(10) == -signal.SIGKILL and first.returncode == 1
+    assert "rank 1 is gone: it was killed, or its machine was lost" in said
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_is_named(tmp_path):
+    words, variables = begin(tmp_path, "time.sleep(600)", "distributed.timeout=10")
+    began = time.monotonic()
+    running = start_ranks(*words, **variables)
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [1, 1]
+    hangs = "rank 1 hangs: for 10 s it has not begun a batch that others have"
+    assert all(f"rank {rank} ends: {hangs}" in text for rank, text in enumerate(said))
+    assert time.monotonic() - began < 100
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_run_again(tmp_path):
+    """Which goes on from its last checkpoint, to the same bits."""
+    words, variables = begin(tmp_path, "os.kill(os.getpid(), 9)")
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    process = start(*torchrun, "--max-restarts", "1", *words, **variables)
+    said = process.communicate(timeout=240)[1]
+    assert process.returncode == 0, said
+    straight, variables = begin(tmp_path, "pass")
+    straight = [tmp_path / "straight" if word == tmp_path / "out" else word for word in straight]
+    for rank in start_ranks(*straight, **variables):
+        rank.communicate(timeout=120)
+    assert tensors_of(tmp_path / "out", 12) == tensors_of(tmp_path / "straight", 12)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that tests set."""
+    now = [0.0]
+    monkeypatch.setattr(distributed, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_neighbour_without_signs_of_life_is_gone(clock):
+    neighbour = Neighbour(3, timeout=600)
+    assert neighbour.fault("", begun=0) == ""
+    clock[0] = 100.0  # it has not joined yet
+    assert neighbour.fault("", begun=0) == ""
+    assert neighbour.fault("1 0", begun=0) == ""
+    clock[0] = 159.0
+    assert neighbour.fault("1 0", begun=0) == ""
+    clock[0] = 161.0
+    assert neighbour.fault("1 0", begun=0) == "rank 3 is gone: no sign of life for 60 s"
+    assert neighbour.fault("2 0", begun=0) == ""
+    clock[0] = 500.0  # it has ended
+    assert neighbour.fault("left", begun=0) == ""
+
+
+def test_a_neighbour_that_falls_behind_hangs(clock):
+    neighbour = Neighbour(3, timeout=600)
+    for second in range(0, 2_000, 10):  # all wait, for an evaluation perhaps
+        clock[0] = float(second)
+        assert neighbour.fault(f"{second} 5", begun=5) == ""
+    for second in range(2_000, 2_590, 10):
+        clock[0] = float(second)
+        assert neighbour.fault(f"{second} 5", begun=6) == ""
+    clock[0] = 2_600.0
+    assert "rank 3 hangs: for 600 s it has not begun" in neighbour.fault("9999 5", begun=6)
+    assert neighbour.fault("10000 6", begun=6) == ""
