@@ -21,6 +21,10 @@ def train(
     resume: options.RESUME = False,
     budget: options.BUDGET = None,
     skip_bad: options.SKIP_BAD = False,
+    prepared: Annotated[
+        Path | None,
+        Option("--prepared", metavar="DIR", help="Read the data that regard prepare wrote here."),
+    ] = None,
     deterministic: Annotated[
         bool, Option("--deterministic", help="Train bit-exactly on CUDA too; slower.")
     ] = False,
@@ -97,6 +101,7 @@ def train(
     folder = out or Path("runs") / path.stem
     with world.together(Exit, Diverged):
         if trial:
+            options.refuse({"--prepared": prepared}, "cannot be used with --dry-run")
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
         train_one = partial(
@@ -105,6 +110,7 @@ def train(
             resume=resume,
             data=data,
             skip_bad=skip_bad,
+            prepared=prepared,
             budget_seconds=seconds,
             loggers=loggers,
             watch=watches,
