@@ -21,6 +21,7 @@ NO_MODEL = {
     "formation": "draws reports of a run",
     "new": "reads data, without a model",
     "papers": "lists facts, without weights",
+    "prepare": "tokenises data, without a model",
     "recipes": "lists files",
     "similarity": "looks vectors up, without running a model",
     "sweep": "re-ranks stored hypotheses, without a model",
@@ -86,6 +87,7 @@ ABSENT = {  # verbs without an option, and why
         "prints a line for each input",
     )
     | {"tour": "a text for people", "look": "draws", "frames": "draws", "tree": "draws"}
+    | {"prepare": "prints a line for each set"}
     | {"cite": "prints BibTeX", "new": "writes a recipe", "steer": "prints an edit"},
     "--out": SERVER
     | dict.fromkeys(
@@ -126,7 +128,7 @@ OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--
 OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
-OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers")}
+OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers"), ("prepare", "--workers")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 

@@ -13,11 +13,11 @@ from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
 from regard.data.batches.sampler import START
 from regard.data.batches.training_data import held_out_indices
+from regard.data.readers.sources import sample_texts
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.folders.folder import read as read_folder
 from regard.tasks import plan, pretrain
-from regard.tasks.pretrain import sample
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
@@ -294,10 +294,10 @@ def test_what_is_held_out_is_not_learned_from(corpus, tmp_path):
 
 def test_a_vocabulary_is_learned_from_a_sample(corpus, tmp_path, monkeypatch):
     texts = [f"text {number}" for number in range(1000)]
-    some = list(sample(iter(texts), 0.1))
+    some = list(sample_texts(iter(texts), 0.1))
     assert 0.09 < sum(map(len, some)) / sum(map(len, texts)) <= 0.1
     assert texts.index(some[-1]) > 900
-    assert list(sample(iter(texts), 1.0)) == texts
+    assert list(sample_texts(iter(texts), 1.0)) == texts
     learned = []
     keep = plan.learn_tokenizer
 

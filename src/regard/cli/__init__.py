@@ -36,6 +36,7 @@ GROUPS = {
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",
         "new": "Write a first recipe for your data.",
+        "prepare": "Tokenise the data of a recipe, for training with --prepared.",
         "train": "Train a model by a recipe and check the expected score.",
         "tune": "Search for the best settings of a recipe.",
         "curves": "Draw the loss, learning rate and metrics of training runs.",

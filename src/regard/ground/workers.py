@@ -22,10 +22,12 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 
 from regard.ground.errors import BadInput, reason_of
+from regard.ground.forks import TOKENIZER_THREADS
 
 Out = TypeVar("Out")
 Job = tuple[object, ...]
 Begin = Callable[[], Callable[..., Out]]
+StartWorkers = Callable[[Begin[Any]], "Workers[Any]"]
 
 AHEAD = 2  # jobs of each worker that are begun before their results are needed
 ATTEMPTS = 3  # deaths of workers that a job survives, less one
@@ -207,6 +209,7 @@ def _begin(begin: Begin[object]) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
     end_with_parent()
+    os.environ[TOKENIZER_THREADS] = "false"
     torch.set_num_threads(1)
     _work = begin()
 

@@ -479,9 +479,7 @@ class ComponentSpec:
             return
         use_gpu = device_named(self.device).type != "cpu"
         if use_gpu and ray is None:
-            raise BadInput(
-                "worker processes run on a CPU; choose the device cpu, or Ray, with a GPU for each worker"
-            )
+            raise BadInput("worker processes run on a CPU: choose the device cpu, or Ray")
         folders = tuple(Path(local_folder(folder)).absolute() for folder in self.folders)
         begin = replace(self, folders=folders).open_block_runner
         count = count or None

@@ -1,8 +1,9 @@
 """Base class of tasks over pairs of texts: one is read, the other generated and scored."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -14,7 +15,7 @@ from regard.data.batches.pair_dataset import PairData, PairStore, load_pairs
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.sources import Source, read_pairs
+from regard.data.readers.sources import Source, read_pairs, sample_texts
 from regard.ground.config import Config
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
@@ -33,6 +34,7 @@ from regard.tasks.task import (
 )
 from regard.text.vocabulary import Vocabulary
 
+SAMPLE = 100_000_000  # characters of pairs that a vocabulary is learned from, at most
 Pair = tuple[str, str, str]  # where it stands, and its texts
 
 
@@ -73,11 +75,21 @@ class PairTask(Task[Pair, AnyReading]):
         """The pairs of files, as they are learned."""
         return files.under(data)
 
-    def read_train(self, files: FilesConfig, place: RunPaths) -> list[Pair]:
-        """The pairs to train on."""
-        pairs = self.read(files, place.data, place.dropping())
-        self.tables.data.train.require(pairs, "train", self.unit)
-        return pairs
+    def train_pairs(self, files: FilesConfig, place: RunPaths) -> Iterator[Pair]:
+        """The pairs to train on, one by one; it is an error if there are none."""
+        source, longest = self.source(files, place.data), self.tables.data.longest_characters
+        pairs = read_pairs(source, longest, place.dropping())
+        first = [*islice(pairs, 1)]
+        self.tables.data.train.require(first, "train", self.unit)
+        yield from chain(first, pairs)
+
+    def vocabulary_texts(
+        self, files: FilesConfig, place: RunPaths, texts_of: Callable[[Pair], Iterable[str]]
+    ) -> Iterator[str]:
+        """Texts of training pairs to learn a vocabulary from; an even sample if they are many."""
+        total = sum(len(pair[1]) + len(pair[2]) for pair in self.train_pairs(files, place))
+        texts = (text for pair in self.train_pairs(files, place) for text in texts_of(pair))
+        return sample_texts(texts, min(1.0, SAMPLE / max(1, total)))
 
     def load(
         self,
@@ -88,7 +100,14 @@ class PairTask(Task[Pair, AnyReading]):
     ) -> PairData:
         """Load all pairs as ids."""
         data = self.tables.data
-        store = PairStore(sides, place.store, data.longest_characters, place.skip_bad)
+        store = PairStore(
+            sides,
+            place.store,
+            data.longest_characters,
+            place.skip_bad,
+            place.start_workers,
+            read_only=place.prepared is not None,
+        )
         train = self.source(files, place.data)
         dev = data.dev.held_out or self.source(data.dev, place.data)
         return load_pairs(store, self.tables.batching, train, dev, dropout)

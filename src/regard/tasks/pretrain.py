@@ -19,6 +19,7 @@ from regard.data.readers.documents import DocumentSource
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.memory import MemoryExamples
+from regard.data.readers.sources import sample_texts
 from regard.data.rows.documents import Documents, tokenize_documents
 from regard.ground.device import seed_generators
 from regard.ground.errors import BadInput
@@ -198,7 +199,7 @@ class Pretrain(Task[str, Reading]):
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
         documents = self._documents(data.train, place)
         to_learn = (sentences for number, sentences in documents if chosen[number])
-        return sample((sentence for sentences in to_learn for sentence in sentences), share)
+        return sample_texts((sentence for sentences in to_learn for sentence in sentences), share)
 
     def _documents(self, files: FilesConfig, place: RunPaths) -> Iterator[tuple[int, list[str]]]:
         """Sentences of each document, in parts, with the number of the document."""
@@ -314,14 +315,6 @@ class Pretrain(Task[str, Reading]):
             fingerprint=words.fingerprint,
             dropped=dropped if place.skip_bad else None,
             whole=self.objectives.whole_texts,
+            start_workers=place.start_workers,
+            read_only=place.prepared is not None,
         )
-
-
-def sample(texts: Iterator[str], share: float) -> Iterator[str]:
-    """Evenly sampled texts that together have at most this share of all characters."""
-    seen = sampled = 0
-    for text in texts:
-        seen += len(text)
-        if sampled + len(text) <= seen * share:
-            sampled += len(text)
-            yield text

@@ -11,6 +11,7 @@ import torch
 from regard.data.readers.fields import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import remove, replacing_folder
+from regard.ground.workers import StartWorkers
 from regard.weights.files import read_tensors, write_tensors
 
 CPU = torch.device("cpu")
@@ -22,6 +23,8 @@ class RunPaths:
     """Folders of a run: ``data`` with the files of the recipe, ``out`` with everything it writes.
 
     One process ``leads``: it writes. Models that help to prepare the data run on its ``device``.
+    A run may read a folder that was ``prepared``, with tokenizer and tokenised examples. Workers
+    tokenise in parallel if ``start_workers`` is given.
     """
 
     data: Path
@@ -30,21 +33,23 @@ class RunPaths:
     resume: bool = False
     skip_bad: bool = False
     device: torch.device = CPU
+    prepared: Path | None = None
+    start_workers: StartWorkers | None = None
 
     @property
     def store(self) -> Path:
         """The folder of tokenised examples."""
-        return self.out / "data"
+        return (self.prepared or self.out) / "data"
 
     @property
     def text(self) -> Path:
         """The folder of tokenizer and labels."""
-        return self.out / "text"
+        return (self.prepared or self.out) / "text"
 
     @property
     def fresh(self) -> bool:
-        """Whether this process writes, and the run is not resumed."""
-        return self.leads and not self.resume
+        """Whether this process writes, and the run is not resumed, nor its data prepared."""
+        return self.leads and not self.resume and self.prepared is None
 
     def dropping(self) -> DropCounts | None:
         """New counts of dropped examples; None if bad examples are errors."""

@@ -127,11 +127,10 @@ class TextToText(PairTask[Reading]):
     def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
         files = self.train_files(place)
 
-        def texts() -> Iterator[str]:
-            pairs = self.read_train(files, place)
-            return (text for pair in pairs for text in (self.prompt.prefix, *pair[1:]) if text)
+        def texts_of(pair: Pair) -> Iterator[str]:
+            return (text for text in (self.prompt.prefix, *pair[1:]) if text)
 
-        tokenizer = plan.read_texts(place, texts)
+        tokenizer = plan.read_texts(place, lambda: self.vocabulary_texts(files, place, texts_of))
         dataset = self.load(files, place, (tokenizer.words,) * 2)
         prepared = Prepared(plan.reading(tokenizer), dataset)
         self._check_lengths(prepared, plan.facts.encoder.embed.limit)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -87,12 +88,11 @@ class Translate(PairTask[TranslationTokenizer]):
         kind = TOKENIZERS.get(config.kind, TranslationTokenizer)
         if not place.fresh and any((place.text / name).exists() for name in kind.FILES):
             return kind.load(place.text)
-        pairs = self.read_train(files, place)
         subwords = partial(train_translation_tokenizer, kind=config.kind, joint=config.joint)
         learn = TRAINERS.get(config.kind, subwords)
         tokenizer = learn(
-            (source for _, source, _ in pairs),
-            (target for _, _, target in pairs),
+            self.vocabulary_texts(files, place, itemgetter(slice(1, 2))),
+            self.vocabulary_texts(files, place, itemgetter(slice(2, 3))),
             vocab=config.vocab,
             normalise=config.normalise,
             lower=config.lower,

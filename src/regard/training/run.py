@@ -37,6 +37,7 @@ from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optimiser import freeze, mixture_weights
 from regard.training.precision import CHOOSE, RESUME, checked_precision
+from regard.training.prepared_data import check_prepared
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, check_folder, claim, give_up
 from regard.weights.files import load_weights
@@ -111,16 +112,20 @@ def prepare(
     data: Path = Path(),
     resume: bool = False,
     skip_bad: bool = False,
+    prepared: Path | None = None,
     watch: Mapping[str, Watcher] | None = None,
     **limits: Any,
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
     Everything is checked before anything is written, and a run that cannot be prepared leaves no
-    files. ``watch`` has reports on the model after each evaluation, by name.
+    files. ``watch`` has reports on the model after each evaluation, by name. A folder that was
+    ``prepared`` has tokenizer and tokenised examples.
     """
-    place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)
+    if prepared is not None:
+        check_prepared(recipe, prepared)
+    place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device, prepared)
     plan = task.resolve(data)
     check_model(recipe, plan.facts)
     again = resume and (out / RECIPE).is_file()

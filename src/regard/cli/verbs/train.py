@@ -28,6 +28,10 @@ def train(
     ] = None,
     budget: options.BUDGET = None,
     skip_bad: options.SKIP_BAD = False,
+    prepared: Annotated[
+        Path | None,
+        Option("--prepared", metavar="DIR", help="Read the data that regard prepare wrote here."),
+    ] = None,
     deterministic: Annotated[
         bool, Option("--deterministic", help="Train bit-exactly on CUDA too; slower.")
     ] = False,
@@ -130,6 +134,7 @@ def train(
             print_memory(described, world, data, skip_bad, ranks, gpu)
             return
         if trial:
+            options.refuse({"--prepared": prepared}, "cannot be used with --dry-run")
             dry_run(described, world, seeds, data, resume, skip_bad, seconds)
             return
         if branch is not None and at is not None and (not resume or is_empty(folder)):
@@ -143,6 +148,7 @@ def train(
             resume=resume or branch is not None,
             data=data,
             skip_bad=skip_bad,
+            prepared=prepared,
             budget_seconds=seconds,
             loggers=loggers,
             watch=watches,

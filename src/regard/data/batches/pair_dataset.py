@@ -13,13 +13,14 @@ from regard.data.batches.shards import (
     Encode,
     TokenShardPair,
     chunks_of,
-    encode_chunk,
+    encode_chunks,
     store_rows,
 )
 from regard.data.batches.training_data import Batching, TrainingData, held_out_indices
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_examples, read_pairs
 from regard.ground.batch import Ids
+from regard.ground.workers import StartWorkers
 from regard.text.vocabulary import Vocabulary
 
 Pair = Sequence[Ids]  # source and target
@@ -34,12 +35,18 @@ class PairCollator(Collator[Pair], Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PairStore:
-    """Store of tokenised pairs in ``folder``; with ``skip_bad``, bad pairs are left out."""
+    """Store of tokenised pairs in ``folder``; with ``skip_bad``, bad pairs are left out.
+
+    Workers tokenise in parallel if ``start_workers`` is given. A store that is ``read_only`` must
+    be complete.
+    """
 
     sides: tuple[Vocabulary, Vocabulary]
     folder: Path
     longest_characters: int | None
     skip_bad: bool = False
+    start_workers: StartWorkers | None = None
+    read_only: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
     def tokenize(self, name: str, source: Source) -> TokenShardPair:
@@ -59,13 +66,14 @@ class PairStore:
 
         def encoded(counted: DropCounts) -> Iterator[Chunk]:
             pairs = read_examples(source, longest, counted if self.skip_bad else None)
-            for chunk in chunks_of(texts for _, texts in pairs):
-                sides = zip(encoders, map(list, zip(*chunk, strict=True)), strict=True)
-                yield Chunk([encode_chunk(encode, texts) for encode, texts in sides])
+            chunks = chunks_of(texts for _, texts in pairs)
+            sides = ([*map(list, zip(*chunk, strict=True))] for chunk in chunks)
+            yield from map(Chunk, encode_chunks(encoders, sides, self.start_workers))
 
         settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
         limits = {"source": vocab, "target": vocab}
-        return store_rows(self.folder / name, source, limits, settings, encoded, dropped)
+        path, read_only = self.folder / name, self.read_only
+        return store_rows(path, source, limits, settings, encoded, dropped, read_only=read_only)
 
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
         """Encode pairs of texts."""

@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from regard.data.readers.sources import Source
 from regard.data.readers.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
+from regard.ground.workers import StartWorkers
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
@@ -31,7 +33,7 @@ OFFSET = "<i8"
 PARTS = (".bin", ".idx")
 META = ("rows", "elements", "vocab", "dtype", "checksums")
 CHUNK = 10_000  # rows written at once
-BLOCK = 1 << 24  # elements whose checksum is taken at once
+BLOCK = 1 << 22  # bytes whose checksum is taken at once
 
 
 class Chunk(NamedTuple):
@@ -56,8 +58,7 @@ class TokenShard:
             self._data = _mapped(with_suffix(self.path, ".bin"), meta["dtype"], meta["elements"])
         except (KeyError, TypeError):
             raise _damaged(with_suffix(self.path, ".json")) from None
-        if _checksum(self._offsets) != self._checksums[".idx"]:
-            raise _damaged(with_suffix(self.path, ".idx"))
+        self._check(".idx")
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -69,6 +70,19 @@ class TokenShard:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[i] for i in range(len(self)))
+
+    @staticmethod
+    def blocks_at(path: Path) -> Iterator[list[np.ndarray]]:
+        """The rows at a path in blocks, read from the files without mapping them."""
+        shard = TokenShard(path)
+        kind, files = shard._data.dtype, [with_suffix(path, part) for part in PARTS]
+        with files[0].open("rb") as data, files[1].open("rb") as index:
+            begin = np.fromfile(index, OFFSET, 1)
+            while len(ends := np.fromfile(index, OFFSET, CHUNK)):
+                offsets = np.concatenate([begin, ends])
+                values = np.fromfile(data, kind, int(offsets[-1] - offsets[0]))
+                yield np.split(values, (offsets - offsets[0])[1:-1])
+                begin = ends[-1:]
 
     @property
     def lengths(self) -> np.ndarray:
@@ -85,8 +99,11 @@ class TokenShard:
 
     def verify(self) -> None:
         """Read everything once and compare checksums."""
-        if _checksum(self._data) != self._checksums[".bin"]:
-            raise _damaged(with_suffix(self.path, ".bin"))
+        self._check(".bin")
+
+    def _check(self, part: str) -> None:
+        if _checksum(with_suffix(self.path, part)) != self._checksums[part]:
+            raise _damaged(with_suffix(self.path, part))
 
 
 @dataclass(frozen=True)
@@ -127,11 +144,14 @@ def store_rows(
     settings: Mapping[str, object],
     encode: Callable[[DropCounts], Iterator[Chunk]],
     dropped: Dropped,
+    *,
+    read_only: bool = False,
 ) -> TokenShardPair:
     """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
 
-    Rows are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
-    cannot be compared, so it is always read. Examples that are left out are counted in ``dropped``.
+    Rows are encoded anew if the files of ``source`` or ``settings`` have changed, or, if the store
+    is ``read_only``, refused. Standard input cannot be compared, so it is always read. Examples
+    that are left out are counted in ``dropped``.
     """
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
     contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
@@ -142,6 +162,9 @@ def store_rows(
         contents = stored
         for side in paths:
             TokenShard(side).verify()
+    elif read_only:
+        fault = "was not prepared from these files with these settings"
+        raise BadInput(f"{path}: {fault}; prepare the data again")
     else:
         chunks = encode(contents["dropped"])
         first = next(chunks, None)
@@ -242,6 +265,30 @@ def encode_chunk(encode: Encode, texts: list[str]) -> Sequence[Ids]:
     return rows
 
 
+def encode_chunks(
+    encoders: Sequence[Encode],
+    chunks: Iterable[Sequence[list[str]]],
+    start_workers: StartWorkers | None,
+) -> Iterator[list[Sequence[Ids]]]:
+    """Rows of the texts of every side, chunk by chunk; workers encode several chunks at once."""
+    jobs = ((sides,) for sides in chunks)
+    begin = partial(_side_encoder, encoders)
+    if start_workers is None:
+        yield from starmap(begin(), jobs)
+        return
+    with start_workers(begin) as workers:
+        yield from workers.map(jobs)
+
+
+def _side_encoder(encoders: Sequence[Encode]) -> Callable[..., list[Sequence[Ids]]]:
+    return partial(_encode_sides, encoders)
+
+
+def _encode_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[Sequence[Ids]]:
+    pairs = zip(encoders, sides, strict=True)
+    return [encode_chunk(encode, texts) for encode, texts in pairs]
+
+
 def with_suffix(path: Path, suffix: str) -> Path:
     """The path with `suffix` appended."""
     return path.with_name(path.name + suffix)
@@ -257,10 +304,12 @@ def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
 
-def _checksum(array: np.ndarray) -> int:
+def _checksum(path: Path) -> int:
+    """The checksum of a file, read in blocks: pages of a mapped file would count as memory."""
     checksum = 0
-    for start in range(0, len(array), BLOCK):
-        checksum = zlib.crc32(array[start : start + BLOCK].tobytes(), checksum)
+    with reading(path), path.open("rb") as file:
+        while block := file.read(BLOCK):
+            checksum = zlib.crc32(block, checksum)
     return checksum
 
 

@@ -5,7 +5,7 @@ A bad line is an error with file and line, or left out and counted.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import zip_longest
@@ -183,6 +183,16 @@ def checked_text(text: str, place: str, longest_characters: int | None) -> str:
         most = f"more than the {longest_characters:,} allowed (data.longest_characters)"
         raise BadExample(place, "too long", f"{length:,} characters, {most}")
     return text
+
+
+def sample_texts(texts: Iterable[str], share: float) -> Iterator[str]:
+    """Evenly sampled texts that together have at most this share of all characters."""
+    seen = sampled = 0
+    for text in texts:
+        seen += len(text)
+        if sampled + len(text) <= seen * share:
+            sampled += len(text)
+            yield text
 
 
 def read_json_file(path: Path) -> dict[str, JSON]:

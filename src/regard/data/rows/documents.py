@@ -3,6 +3,7 @@
 On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths of its sentences.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batches import shards
-from regard.data.batches.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
+from regard.data.batches.shards import Chunk, Encode, Ids, TokenShard, encode_chunks, store_rows
 from regard.data.readers.documents import (
     DocumentPart,
     DocumentSource,
@@ -22,6 +23,7 @@ from regard.data.readers.documents import (
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.memory import MemoryExamples
 from regard.ground.errors import BadInput
+from regard.ground.workers import StartWorkers
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
 WHOLE_FORMAT = "regard texts 2"  # of documents that are not split
@@ -83,6 +85,8 @@ def tokenize_documents(
     fingerprint: str,
     dropped: Dropped = None,
     whole: bool = False,
+    start_workers: StartWorkers | None = None,
+    read_only: bool = False,
 ) -> Documents:
     """Tokenise documents into ids below `vocab`; stored ids in `folder` are used if current.
 
@@ -98,9 +102,16 @@ def tokenize_documents(
         at_lines = whole and cuts_at_lines(encode)
         rows = _OpenRows(whole)
         parts = collection.parts(skipped, whole=whole, at_lines=at_lines)
-        for chunk in batched_by_size(parts, _size_in_sentences, shards.CHUNK):
-            coded = iter(encode_chunk(encode, [text for part in chunk for text in part.texts]))
-            for part in chunk:
+        chunks = deque[list[DocumentPart]]()  # that are being encoded
+
+        def texts() -> Iterator[list[list[str]]]:
+            for chunk in batched_by_size(parts, _size_in_sentences, shards.CHUNK):
+                chunks.append(chunk)
+                yield [[text for part in chunk for text in part.texts]]
+
+        for (row_ids,) in encode_chunks([encode], texts(), start_workers):
+            coded = iter(row_ids)
+            for part in chunks.popleft():
                 rows.add([ids for ids in islice(coded, len(part.texts)) if len(ids)])
                 if part.is_last and not rows.close():
                     counted["empty"] += 1
@@ -110,7 +121,7 @@ def tokenize_documents(
     format = WHOLE_FORMAT if whole else FORMAT
     settings = {"format": format, "vocab": vocab, "fingerprint": fingerprint}
     sides = {"tokens": vocab, "sentences": LONGEST}
-    stored = store_rows(path, collection, sides, settings, encoded, dropped)
+    stored = store_rows(path, collection, sides, settings, encoded, dropped, read_only=read_only)
     documents = Documents(stored.source, stored.target, collection.name, stored.checksum)
     if not np.array_equal(documents.borders, _from_zero(stored.source.lengths)):
         raise BadInput(f"{path}: sentences and tokens do not match; delete both")

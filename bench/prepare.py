@@ -1,0 +1,78 @@
+"""Peak memory and time of ``regard prepare`` for growing numbers of lines, which are made here.
+
+Command: python bench/prepare.py --lines 200000 2000000 --workers 4
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RECIPE = """
+task = "translate"
+[data]
+train = { source = "train.a", target = "train.b" }
+dev = { source = "dev.a", target = "dev.b" }
+[text]
+vocab = 8000
+[optimiser]
+rate = 1e-3
+[train]
+steps = 1
+"""
+WORDS = 20_000
+
+
+def write_lines(folder: Path, name: str, lines: int, seed: int) -> None:
+    """Write pairs of lines of made-up words, whose frequencies fall as those of a language."""
+    draws = random.Random(seed)
+    sounds = ["ba", "ko", "ri", "ten", "lu", "sha", "mi", "dor", "e", "quin", "va", "st"]
+    words = ["".join(draws.choices(sounds, k=1 + draws.randrange(4))) for _ in range(WORDS)]
+    weights = [1 / (rank + 3) for rank in range(WORDS)]
+    sums = [weights[0]]
+    for weight in weights[1:]:
+        sums.append(sums[-1] + weight)
+    for side in "ab":
+        with (folder / f"{name}.{side}").open("w") as file:
+            for _ in range(lines):
+                chosen = draws.choices(words, cum_weights=sums, k=4 + draws.randrange(14))
+                file.write(" ".join(chosen) + "\n")
+
+
+def measure(lines: int, workers: int) -> dict[str, float]:
+    """Lines, seconds, and the peak of the resident memory of the command in MB."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_lines(folder, "train", lines, 1)
+        write_lines(folder, "dev", 1_000, 2)
+        (folder / "recipe.toml").write_text(RECIPE)
+        words = ["prepare", folder / "recipe.toml", "--data", folder, "--out", folder / "out"]
+        words += ["--workers", workers] if workers else []
+        begun = time.monotonic()
+        process = subprocess.Popen([sys.executable, "-m", "regard", *map(str, words)])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(process.returncode)
+        seconds = time.monotonic() - begun
+        return {"lines": lines, "workers": workers, "seconds": round(seconds, 1)} | {
+            "peak MB": round(usage.ru_maxrss / 1024, 1)
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=int, nargs="+", default=[200_000, 2_000_000])
+    parser.add_argument("--workers", type=int, default=0)
+    options = parser.parse_args()
+    for lines in options.lines:
+        print(json.dumps(measure(lines, options.workers)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
