@@ -131,7 +131,7 @@ class ServingEngine:
     ) -> list[Answer]:
         """The answer to each input, in order: its result, or a ``BadItem``.
 
-        A component reads texts, pairs, ids or images; writers also read a ``Request`` with a prefix.
+        Components read texts, pairs, ids or images; writers also a ``Request`` with a prefix.
         ``deadline`` is a number of seconds; the default is ``limits.deadline``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:

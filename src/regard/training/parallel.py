@@ -6,7 +6,7 @@ The training loop asks a ``Parallel`` for these things and knows no other kind.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -168,10 +168,10 @@ def recompute_blocks(model: nn.Module) -> None:
         block.forward = partial(_recomputed, block.forward)
 
 
-def _recomputed(forward: Any, *inputs: object, **more: object) -> Tensor:
+def _recomputed(forward: Callable[..., Tensor], *inputs: object, **more: object) -> Tensor:
     if not torch.is_grad_enabled():
         return forward(*inputs, **more)
-    return checkpoint(forward, *inputs, use_reentrant=False, **more)
+    return checkpoint(partial(forward, **more), *inputs, use_reentrant=False)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
