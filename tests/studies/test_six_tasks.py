@@ -240,7 +240,7 @@ def test_a_seed_that_fails_is_told_and_the_exit_code_is_1(stubbed, tmp_path, mon
 
 def test_data_without_any_folder_of_the_tasks_is_refused_in_a_line(stubbed, tmp_path):
     done = study(tmp_path, tmp_path / "out", code=2)
-    fault = f"--data {tmp_path}: has no folder texts or words, where recipes find files"
+    fault = f"{tmp_path}: has no folder texts or words, where recipes find files"
     assert done.stderr.splitlines() == [f"regard: {fault}"]
     assert not (tmp_path / "out").exists()
 

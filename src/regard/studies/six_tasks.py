@@ -348,7 +348,7 @@ class SixTasksStudy:
         folders = {cell.task.folder: None for cell in unfinished}
         if folders and not any((self.data / folder).is_dir() for folder in folders):
             names = " or ".join(folders)
-            raise BadInput(f"--data {self.data}: has no folder {names}, where recipes find files")
+            raise BadInput(f"{self.data}: has no folder {names}, where recipes find files")
 
     def _result(self, cell: StudyCell) -> CellResult:
         """Finished runs of a cell that is not chosen."""
