@@ -6,7 +6,7 @@ results are the states of the real tokens. Larger batches, images and runs with 
 """
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from regard.models.trunk import StackModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
 
+if TYPE_CHECKING:
+    from regard.ground.capture import Pool
+
 TOKENS = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192)  # of captured batches
 LONGEST = (64, 256, 1_024)  # tokens of a row
 SHORTEST = 8  # mean tokens of a row, if the shape is full
@@ -31,7 +34,11 @@ class GraphedEncoder:
     """Stack over batches that are padded to a fixed shape."""
 
     def __init__(
-        self, stack: TransformerModule, limits: BatchLimits, device: torch.device, pool: Any
+        self,
+        stack: TransformerModule,
+        limits: BatchLimits,
+        device: torch.device,
+        pool: "Pool | None" = None,
     ):
         self.stack, self.limits, self.device = stack, limits, device
         self.buffers = pack_rows([], limits).to(device)
