@@ -25,7 +25,8 @@ from regard.serving.errors import (
 )
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel, inputs_of
-from regard.serving.worker import Answer, EngineLimits, Work, Worker
+from regard.serving.settings import EngineLimits
+from regard.serving.worker import Answer, Work, Worker
 from regard.tasks.components import AnyComponent
 
 __all__ = [
@@ -131,7 +132,7 @@ class ServingEngine:
     ) -> list[Answer]:
         """The answer to each input, in order: its result, or a ``BadItem``.
 
-        Components read texts, pairs, ids or images; writers also a ``Request`` with a prefix.
+        A component reads texts, pairs, ids or images; writers also read a ``Request``.
         ``deadline`` is a number of seconds; the default is ``limits.deadline``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:

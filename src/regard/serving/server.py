@@ -20,8 +20,8 @@ from regard.ground.errors import BadInput
 from regard.serving.app import App
 from regard.serving.doors import hugging_face, libre_translate, openai, operations, own, tei
 from regard.serving.doors.door import Door
-from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
-from regard.serving.settings import ServerSettings
+from regard.serving.engine import ServedModel, ServingEngine
+from regard.serving.settings import EngineLimits, ServerSettings
 
 DOORS: Sequence[Door] = (
     own.DOOR,

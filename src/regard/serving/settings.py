@@ -1,9 +1,30 @@
-"""Settings of the server: limits of a request, keys, origins, and what requests may do."""
+"""Settings of the server: limits of the engine and of a request, keys, origins, permissions."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.serving.api_keys import APIKeys
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """Limits of the engine.
+
+    ``max_queued_tokens`` of accepted requests wait or run for a model, and ``max_queued_requests``
+    of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
+    batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
+    ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
+    of a direct call with the inputs of the request.
+    """
+
+    max_queued_tokens: int = 1_000_000
+    max_queued_requests: int = 4_096
+    max_request_tokens: int = 262_144
+    max_inputs: int = 1_024
+    max_batch_tokens: int = 16_384
+    slots: int = 64
+    deadline: float = 60.0
+    isolate: bool = False
 
 
 @dataclass(frozen=True)

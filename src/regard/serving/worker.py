@@ -25,6 +25,7 @@ from regard.parts.kernels.bucketed import equal_lengths
 from regard.serving.errors import Failure, Refusal
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import ServedModel
+from regard.serving.settings import EngineLimits
 from regard.tasks.components import AnyComponent
 
 LOG = logging.getLogger("regard.serving")
@@ -33,27 +34,6 @@ SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are sh
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """Limits of the engine.
-
-    ``max_queued_tokens`` of accepted requests wait or run for a model, and ``max_queued_requests``
-    of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
-    batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
-    ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
-    of a direct call with the inputs of the request.
-    """
-
-    max_queued_tokens: int = 1_000_000
-    max_queued_requests: int = 4_096
-    max_request_tokens: int = 262_144
-    max_inputs: int = 1_024
-    max_batch_tokens: int = 16_384
-    slots: int = 64
-    deadline: float = 60.0
-    isolate: bool = False
 
 
 @dataclass(eq=False)

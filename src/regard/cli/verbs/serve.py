@@ -104,10 +104,9 @@ def serve(
     """
     try:
         from regard.serving.api_keys import APIKeys
-        from regard.serving.engine import EngineLimits
         from regard.serving.server import ModelSource, ServerConfig, bind
         from regard.serving.server import serve as run
-        from regard.serving.settings import RequestLimits, ServerSettings
+        from regard.serving.settings import EngineLimits, RequestLimits, ServerSettings
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -166,7 +166,7 @@ class Exchange:
         errors = {
             number: answer.reason
             for number, (given, answer) in enumerate(zip(inputs, answers, strict=True))
-            if given is None and isinstance(answer, BadItem)
+            if given is None and isinstance(answer, BadInput)
         }
         self.runs.append(
             ReplayRun(
@@ -218,9 +218,9 @@ class Exchange:
 
 
 def _checked(item: Body | BadItem, inputs: int) -> Body:
-    if isinstance(item, BadItem):
-        raise item if inputs > 1 else BadInput(item.reason)
-    return item
+    if isinstance(item, BadInput):
+        raise item if inputs > 1 else BadInput(cast(BadItem, item).reason)
+    return cast(Body, item)
 
 
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
@@ -258,7 +258,7 @@ def encode_json(content: object) -> bytes:
 def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
     """Digest of the records of answers, bit for bit."""
     records = [
-        answer.reason if isinstance(answer, BadItem) else component.records(answer)
+        answer.reason if isinstance(answer, BadInput) else component.records(answer)
         for answer in answers
     ]
     return blake2b(encode_json(records)).digest()

@@ -20,7 +20,7 @@ from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending
 from regard.inference.tagger import TaggedText
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
-from regard.serving.doors.label_scores import LabelScore, best_first, label_scores, sigmoid
+from regard.serving.doors.label_scores import RankedLabel, best_first, label_scores, sigmoid
 from regard.serving.doors.openai import shortened
 from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_predictor
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
@@ -107,7 +107,7 @@ class LabelParameters(Struct, forbid_unknown_fields=True):
     top_k: Top | None = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
 
-    def best(self, scores: dict[str, float]) -> list[LabelScore]:
+    def best(self, scores: dict[str, float]) -> list[RankedLabel]:
         """The labels with the highest scores."""
         if self.function_to_apply == "sigmoid":
             scores = {label: sigmoid(logit) for label, logit in scores.items()}

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from regard.ground.errors import BadInput, BadItem
+from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
@@ -101,7 +101,7 @@ async def inspect(
         prepared = component.prepare(inputs_of(component, inputs), range(len(inputs)))
         answers, records, size = list[Answer](), list[InsideOfRun](), 0
         for row in prepared:
-            if isinstance(row, BadItem):
+            if isinstance(row, BadInput):
                 answers.append(row)
                 records.append(InsideOfRun())
                 continue
@@ -109,7 +109,7 @@ async def inspect(
             with tape.batches() as of_batches:
                 (answered,) = component.results([row], of_batches)
             answers.append(answered)
-            if isinstance(answered, BadItem):
+            if isinstance(answered, BadInput):
                 records.append(InsideOfRun())
                 continue
             values = {key: of_one_input(key, value) for key, value in tape.records.items()}
@@ -169,8 +169,8 @@ def contribute(
     given: ModelInput = row.given
     text: object = given
     second: str | None = None
-    if isinstance(component, Writer):
-        text = component.as_input(row.given).text
+    if component.name in ("translate", "generate"):
+        text = row.given.text
         second = answered.value.texts[0].text if component.name == "translate" else None
     elif isinstance(given, tuple):
         text, second = given[0], given[1] if isinstance(given[1], str) else None

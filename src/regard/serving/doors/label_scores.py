@@ -62,12 +62,12 @@ def sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value))
 
 
-class LabelScore(Struct):
+class RankedLabel(Struct):
     label: str
     score: float
 
 
-def best_first(scores: dict[str, float]) -> list[LabelScore]:
+def best_first(scores: dict[str, float]) -> list[RankedLabel]:
     """Labels with their scores, the highest first."""
     ordered = sorted(scores.items(), key=lambda item: -item[1])
-    return [LabelScore(label, score) for label, score in ordered]
+    return [RankedLabel(label, score) for label, score in ordered]

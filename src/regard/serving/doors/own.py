@@ -297,7 +297,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
     component = served.component(name, options)
     parsed = parse_inputs(body, component, exchange.limits.pixels)
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": body.inputs}
-    inputs = [None if isinstance(each, BadItem) else each for each in parsed]
+    inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
     if body.streams:
@@ -312,7 +312,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
             exchange, served.name, name, inputs, options, edits, body.inspect, deadline
         )
     for number, each in enumerate(parsed):
-        if isinstance(each, BadItem):
+        if isinstance(each, BadInput):
             answers[number] = each
     results = [result_of(component, each) for each in answers]
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
@@ -353,7 +353,7 @@ async def _stream(
 
 def result_of(component: AnyComponent, answered: Answer) -> InputResult:
     """The result of an input."""
-    if isinstance(answered, BadItem):
+    if isinstance(answered, BadInput):
         return InputResult(error=hide_paths(answered.reason))
     return InputResult(component.records(answered), answered.cut, answered.usage)
 
