@@ -23,6 +23,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -73,43 +74,50 @@ class System:
             self.process.wait(20)
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports that no process listens on."""
+    with ExitStack() as bound:
+        sockets = [bound.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
 def systems(given: argparse.Namespace, folder: Path) -> list[System]:
     """Start all servers of a kind of load."""
     place, peer = str(folder), str(HERE / "peers" / "transformers_server.py")
     log = given.logs or folder.parent
     device = ["--device", "cpu"] if given.small else ["--device", "cuda", "--precision", "bf16"]
-    port = given.port
+    port, *ports = free_ports(3)
     serve = ["-m", "regard", "serve", place, "--port", str(port), "--name", folder.name, *device]
     started = [System("regard", serve + given.option, port, log / "regard.log", "/health/ready")]
     if given.alone:
         return started
     if given.kind == "embed":
-        words = [peer, "embed", place, str(port + 1)]
+        words = [peer, "embed", place, str(ports[0])]
         name = "transformers + FastAPI"
-        started.append(System(name, words, port + 1, log / "peer.log"))
+        started.append(System(name, words, ports[0], log / "peer.log"))
     elif given.kind == "translate":
-        for number, (name, more) in enumerate(
-            {
-                "generate in a loop + FastAPI": ["--window", "0", "--batch", "1"],
-                "generate in batches + FastAPI": ["--window", "0.005", "--batch", "64"],
-            }.items(),
-            start=1,
-        ):
-            words = [peer, "translate", place, str(port + number), *more]
-            started.append(System(name, words, port + number, log / f"peer{number}.log"))
+        forms = {
+            "generate in a loop + FastAPI": ["--window", "0", "--batch", "1"],
+            "generate in batches + FastAPI": ["--window", "0.005", "--batch", "64"],
+        }
+        for number, ((name, more), port) in enumerate(zip(forms.items(), ports, strict=True)):
+            words = [peer, "translate", place, str(port), *more]
+            started.append(System(name, words, port, log / f"peer{number}.log"))
     else:
         dtype, at = ("float32", "cpu") if given.small else ("bfloat16", "cuda:0")
         command = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
-        words = ["-c", command, "serve", place, "--continuous-batching", "--port", str(port + 1)]
+        words = ["-c", command, "serve", place, "--continuous-batching", "--port", str(ports[0])]
         words += ["--host", "127.0.0.1", "--device", at, "--dtype", dtype]
         # The other peer has a cache on the same GPU.
         blocks = ["--cb-num-blocks", "64", "--cb-max-batch-tokens", "256"]
         words += blocks if given.small else ["--cb-max-memory-percent", "0.3"]
-        started.append(System("transformers serve", words, port + 1, log / "serve.log"))
-        words = [peer, "complete", place, str(port + 2)]
+        started.append(System("transformers serve", words, ports[0], log / "serve.log"))
+        words = [peer, "complete", place, str(ports[1])]
         words += ["--blocks", "64"] if given.small else ["--memory", "0.3"]
         name = "continuous batching + FastAPI"
-        started.append(System(name, words, port + 2, log / "peer.log"))
+        started.append(System(name, words, ports[1], log / "peer.log"))
     return started
 
 
@@ -183,17 +191,18 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--new-tokens", type=int, default=0, help="default: 128, translations 40")
     parser.add_argument("--texts", type=int, default=1, help="texts of a request to embed")
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=0, help="default: 5, completions 15")
     parser.add_argument("--warm-up", type=float, default=1.5)
     parser.add_argument("--first-seconds", type=float, default=4, help="load before the rounds")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--port", type=int, default=8_931)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--logs", type=Path, help="folder for the logs of all servers")
     parser.add_argument("--alone", action="store_true", help="without peers")
     parser.add_argument("--small", action="store_true", help="small models, on a CPU")
     parser.add_argument("--option", action="append", default=[], help="more words of regard serve")
     given = parser.parse_args()
+    given.seconds = given.seconds or (15 if given.kind == "complete" else 5)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # ends the servers
     given.new_tokens = given.new_tokens or (40 if given.kind == "translate" else 128)
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as ended:
         folder = Path(scratch) / NAMES[given.kind]
