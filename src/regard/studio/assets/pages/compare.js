@@ -27,7 +27,7 @@ export function open(main, studio) {
     if (!path) return { text: "", lines: ["This model has no output for a text; its attention is below."] };
     const input = path === "fill" && model.mask && !text.value.includes(model.mask) ? `${text.value} ${model.mask}` : text.value;
     const [record] = await askModel(path, { model: model.name, text: input, ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) }, signal);
-    if (path === "classify") return { text: String(record.label), lines: Object.entries(record.scores ?? {}).map(([name, share]) => `${name} ${percent(Number(share))}`) };
+    if (path === "classify") return { text: String(record.label ?? ""), lines: Object.entries(record.probabilities ?? {}).map(([name, share]) => `${name} ${percent(Number(share))}`) };
     if (path === "fill") return { text: record.text, lines: record.blanks[0].map((/** @type {any} */ each) => `${each.word} ${percent(each.probability)}`) };
     if (path === "score") return { text: "", lines: Object.entries(record).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
     return { text: record.text, lines: record.score === undefined ? [] : [`score ${record.score.toFixed(2)}`] };

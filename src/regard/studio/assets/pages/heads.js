@@ -39,7 +39,7 @@ export function open(main, studio) {
     const request = { model: model.value, text: lines()[0], ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) };
     const outputs = path ? await Promise.all([{}, edits.length ? { edits } : {}].map(async (more) => (await askModel(path, { ...request, ...more }, signal))[0])) : [];
     if (signal.aborted) return;
-    const texts = outputs.map((each) => String(each.text ?? each.label));
+    const texts = outputs.map((each) => String(each.text ?? each.label ?? ""));
     result.replaceChildren(make("table", {}, make("caption", {}, `${heads.length} heads removed; times are medians of five forward passes on this machine`),
       make("thead", {}, make("tr", {}, ...["", "whole", "without them"].map((each) => make("th", { scope: "col" }, each)))),
       make("tbody", {}, ...rows.map(([name, before, after]) => make("tr", {}, make("th", { scope: "row" }, String(name)), make("td", { class: "figure" }, String(before)), make("td", { class: "figure" }, String(after)))))),

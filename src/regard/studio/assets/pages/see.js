@@ -32,7 +32,7 @@ export function open(main, studio) {
     reader.readAsDataURL(given);
   };
   /** @param {any} record */
-  const scoresOf = (record) => Object.entries(record.scores ?? {}).sort((one, other) => other[1] - one[1]);
+  const scoresOf = (record) => Object.entries(record.probabilities ?? {}).sort((one, other) => other[1] - one[1]);
   const seeing = live(async (signal) => {
     const off = headsOff(studio, model.model);
     const request = { model: model.value, image };
@@ -41,7 +41,7 @@ export function open(main, studio) {
     const shown = edited?.[0] ?? own;
     labels.replaceChildren(...scoresOf(shown).slice(0, 8).map(([name, share]) => make("li", {}, make("span", { dir: "auto" }, name),
       make("meter", { min: 0, max: 1, value: share, "aria-label": name }), make("span", { class: "quiet" }, percent(share)))));
-    changed.textContent = edited ? `Without ${namesOf(off)}; with all heads: ${own.label} ${percent(own.scores?.[own.label] ?? 0)}` : "";
+    changed.textContent = edited ? `Without ${namesOf(off)}; with all heads: ${own.label} ${percent(own.probabilities?.[own.label] ?? 0)}` : "";
     studio.announce(`Label: ${shown.label}`);
     fault.textContent = "";
     await showAttention(attention, { model: model.value, image, edits: editsOf(off) }, signal);

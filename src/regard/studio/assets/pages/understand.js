@@ -64,26 +64,20 @@ export function open(main, studio) {
   /** @param {any} record */
   const draw = (record) => {
     const now = taskNow();
+    if (now === "classify" && record.values) return [make("ul", { class: "plain" }, ...Object.entries(record.values).map(([name, value]) => make("li", {}, `${name} ${Number(value).toPrecision(4)}`)))];
     if (now === "classify") {
-      const scores = record.scores ?? record.probabilities ?? {};
-      const ordered = Object.entries(scores).sort((one, other) => other[1] - one[1]).slice(0, 12);
-      if (!ordered.length) return [make("p", { class: "large" }, String(record.label ?? record.value ?? record.score ?? JSON.stringify(record)))];
+      const ordered = Object.entries(record.probabilities).sort((one, other) => other[1] - one[1]).slice(0, 12);
       return [make("ul", { class: "bars" }, ...ordered.map(([name, share]) => bar(name, share, studio.get("target") === name, choose(name))))];
     }
-    if (now === "tag") {
-      const shown = (record.tokens ?? record.words ?? []).map((/** @type {any} */ each, /** @type {number} */ number) => {
-        const [word, tag] = typeof each === "string" ? [each, (record.tags ?? record.labels)[number]] : [each.word ?? each.token, each.tag ?? each.label];
-        return make("span", { class: tag === "O" ? "word" : "word tagged" }, word, tag === "O" ? "" : make("small", {}, ` ${tag}`));
-      });
-      return [make("p", { class: "tags", dir: "auto" }, ...shown.flatMap((/** @type {Node} */ each) => [each, " "]))];
-    }
+    if (now === "tag") return [make("p", { class: "tags", dir: "auto" }, ...record.words.flatMap((/** @type {any} */ { text, tag, probability }) =>
+      [tag === "O" ? text : make("span", { class: "tagged", title: percent(probability ?? 0) }, text, make("small", {}, ` ${tag}`)), " "]))];
     if (now === "fill") return record.blanks.map((/** @type {any[]} */ blank, /** @type {number} */ number) => make("div", {},
       make("h3", {}, record.blanks.length > 1 ? `Mask ${number + 1}` : record.text),
       make("ul", { class: "bars" }, ...blank.map((each) => bar(each.word, each.probability, studio.get("target") === each.word, record.blanks.length > 1 ? null : choose(each.word))))));
-    if (now === "answer") return [make("p", { class: "large", dir: "auto" }, record.answer || record.text || "(no answer)"),
-      make("p", { class: "quiet" }, Object.entries(record).filter(([name, value]) => typeof value === "number" && name !== "id").map(([name, value]) => `${name} ${Number(value).toPrecision(3)}`).join(", "))];
+    if (now === "answer") return [make("p", { class: "large", dir: "auto" }, record.answer?.text || "(no answer)"),
+      make("ul", { class: "bars" }, ...(record.best ?? []).map((/** @type {any} */ each) => bar(each.text, each.probability, false, null)))];
     return [make("ul", { class: "bars" }, ...fields.choices.value.split("\n").filter(Boolean).map((each, number) =>
-      bar(each, (record.probabilities ?? record.scores ?? [])[number] ?? Number(record.choice === number), record.choice === number, null)))];
+      bar(each, record.probabilities[number], record.choice === number, null)))];
   };
   const predicting = live(async (signal) => {
     const edits = editsOf(headsOff(studio, model.model));
@@ -92,7 +86,7 @@ export function open(main, studio) {
     if (signal.aborted) return;
     result.classList.remove("old");
     result.replaceChildren(...draw(record));
-    studio.announce(`Prediction: ${record.label ?? record.answer ?? record.text ?? ""}`);
+    studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? ""}`);
   }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
 
   /** @param {any} found */

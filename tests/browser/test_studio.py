@@ -1,0 +1,255 @@
+"""The studio in a real browser: every page, by mouse and keyboard, dark and narrow."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from regard.api import Model
+from regard.serving.app import ServerSettings
+from regard.studio.app import studio_doors
+from serving.running_server import running
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+from small_images import small_vit
+from small_mistakes import TRANSLATORS, small_translator
+from studio.test_app import MARKUP, write_run
+
+PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+LIVE = {"timeout": 20_000}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("runs")
+    command = {"command": "regard train r.toml --out old"}
+    write_run(runs / "one", [3.0, 2.0, 1.0], environment_jsonl=command)
+    (runs / "one" / "checkpoints" / "step-00000002").mkdir(parents=True)
+    (runs / "one" / "checkpoints" / "step-00000002" / "state.json").write_text("{}")
+    origin = {"run": "one", "step": 2, "changed": ["optimiser.rate"]}
+    write_run(runs / "two", [3.0, 2.0, 1.5], branch_json=origin)
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
+    models |= {"masks": small_bert("words"), "images": small_vit()}
+    with running(models, ServerSettings(allow_edits=True), studio_doors(runs)) as server:
+        yield server
+
+
+@pytest.fixture
+def open_studio(chromium, server):
+    """Open a page of the studio; errors of the console and requests elsewhere fail the test."""
+    contexts, faults = [], []
+
+    def open_studio(query="", *, dark=False, size=(1280, 900)):
+        scheme = "dark" if dark else "light"
+        view = {"width": size[0], "height": size[1]}
+        context = chromium.new_context(color_scheme=scheme, viewport=view)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: m.type in ("error", "warning") and faults.append(m.text))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda r: _leaves(r.url, server.url) and faults.append(r.url))
+        page.goto(f"{server.url}/studio{query}")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield open_studio
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def _leaves(url, own):
+    return not url.startswith((own, "data:", "blob:"))
+
+
+def settle(page):
+    page.wait_for_timeout(400)
+    page.wait_for_load_state("networkidle")
+
+
+def test_the_first_page_lists_what_the_models_can_do(open_studio):
+    page = open_studio()
+    names = [name.lower() for name in page.locator("nav a").all_inner_texts()]
+    assert names == list(PAGES)
+    assert "mt (Transformer" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_draws_on_a_phone_and_in_the_dark(open_studio, name):
+    page = open_studio(f"?page={name}", dark=True, size=(360, 740))
+    settle(page)
+    assert page.locator("main h1").inner_text().lower() == name
+    assert page.locator("[role=alert]:visible").all_inner_texts() in ([], [""])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert colour == "rgb(23, 22, 20)"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_has_serious_faults_of_accessibility(open_studio, name):
+    if not AXE.is_file():
+        pytest.skip("needs axe-core (AXE_CORE names axe.min.js)")
+    page = open_studio(f"?page={name}&open=heads,tree,inside,branch,path")
+    settle(page)
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [
+        (each["id"], [node["html"][:160] for node in each["nodes"][:3]])
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_a_translation_follows_typing_and_the_address_holds_it(open_studio):
+    page = open_studio("?page=translate")
+    page.fill("textarea", "the owl")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    page.wait_for_selector("[data-kind=attention] canvas", **LIVE)
+    assert "text=the+owl" in page.url
+    other = open_studio(page.url.partition("/studio")[2])
+    other.wait_for_selector(".hypotheses button", **LIVE)
+    assert other.input_value("textarea") == "the owl"
+    texts = [each.locator(".hypotheses button").all_inner_texts() for each in (page, other)]
+    assert texts[0] == texts[1]
+
+
+def test_heads_are_switched_off_by_keyboard_and_the_back_button_undoes_it(open_studio):
+    page = open_studio("?page=translate&text=the+owl&open=heads")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    page.focus("[data-head='cross.0.0']")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".before-after", **LIVE)
+    assert "off=cross.0.1" in page.url
+    assert page.get_attribute("[data-head='cross.0.1']", "aria-pressed") == "true"
+    assert "without cross 0.1" in page.inner_text(".before-after")
+    page.go_back()
+    page.wait_for_selector(".before-after", state="detached", **LIVE)
+    assert "off=" not in page.url
+
+
+def test_a_forced_prefix_begins_the_translation(open_studio, server):
+    page = open_studio("?page=translate&text=the+owl&prefix=die+Kuh")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    body = {"model": "mt", "text": "the owl", "prefix": "die Kuh", "search": "beam", "beam": 4}
+    (result,) = server.post("/v1/translate", {**body, "best": 4}).json()["results"]
+    shown = page.locator(".hypotheses button").all_inner_texts()
+    assert shown == [record["text"] or "(empty)" for record in result["records"]]
+
+
+def test_old_requests_are_given_up_while_typing(open_studio):
+    page = open_studio("?page=translate&text=the+owl")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    asked = []
+    page.on("request", lambda r: "/v1/translate" in r.url and asked.append(r.post_data_json))
+    page.locator("textarea").press_sequentially(" and the cow", delay=20)
+    settle(page)
+    assert [body["text"] for body in asked] == ["the owl and the cow"]
+
+
+def test_words_are_evidence_and_can_be_switched_off(open_studio):
+    page = open_studio("?page=understand&model=labels&text=the+old+sailor")
+    page.wait_for_selector(".evidence button", **LIVE)
+    assert page.locator(".evidence button").all_inner_texts() == ["the", "old", "sailor"]
+    page.locator(".evidence button").nth(1).click()
+    page.wait_for_selector("caption:has-text('Without word 1 (old)')", **LIVE)
+    assert "without=1" in page.url
+    page.locator(".bars button").last.click()
+    label = page.locator(".bars button[aria-pressed=true]").inner_text()
+    page.wait_for_selector(f".note:has-text('For {label}')", **LIVE)
+
+
+def test_masks_are_filled(open_studio):
+    page = open_studio("?page=understand&model=masks&masked=the+[MASK]+sailor")
+    page.wait_for_selector(".bars li", **LIVE)
+    assert page.locator(".result .bars li").count() == 5
+
+
+def test_another_token_is_chosen_and_the_text_goes_on(open_studio):
+    page = open_studio("?page=generate&text=The+old&steps=3")
+    page.wait_for_selector(".written button", **LIVE)
+    assert page.locator(".written button").count() == 3
+    page.locator(".written button").nth(1).click()
+    assert "step=2" in page.url
+    other = page.locator(".options button:not([aria-pressed=true]):not([disabled])").first
+    other.click()
+    page.wait_for_function("document.querySelector('textarea').value !== 'The old'")
+    assert page.input_value("textarea").startswith("The old")
+    page.wait_for_selector(".written button", **LIVE)
+
+
+def test_an_image_is_labelled_and_never_in_the_address(open_studio):
+    picture = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(picture, "PNG")
+    page = open_studio("?page=see")
+    given = {"name": "a.png", "mimeType": "image/png", "buffer": picture.getvalue()}
+    page.set_input_files("input[type=file]", given)
+    page.wait_for_selector(".bars li", **LIVE)
+    page.wait_for_selector("[data-kind=image_patches]", **LIVE)
+    assert page.url.endswith("?page=see")
+
+
+def test_the_slider_removes_heads(open_studio):
+    page = open_studio("?page=heads&texts=the+owl%0Athe+cow")
+    page.wait_for_selector("[data-kind=heads]", **LIVE)
+    page.wait_for_selector("caption:has-text('0 heads removed')", **LIVE)
+    page.focus("input[type=range]")
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_selector("caption:has-text('3 heads removed')", **LIVE)
+    assert "share=0.5" in page.url
+
+
+def test_two_models_are_compared(open_studio):
+    page = open_studio("?page=compare&model=mt&other=labels&text=the+owl")
+    page.wait_for_function("document.querySelectorAll('[data-kind=attention]').length === 2", **LIVE)
+    heads = page.locator(".side-by-side h3").all_inner_texts()
+    assert "mt (Transformer, 2017): translate" in heads and "labels (BERT, 2018): classify" in heads
+
+
+def test_runs_are_drawn_and_a_branch_has_its_command(open_studio):
+    page = open_studio("?page=train&open=branch")
+    page.wait_for_selector("[data-kind=curves]", **LIVE)
+    page.check("input[value=two]")
+    page.wait_for_function("document.body.innerText.includes('branch of one at step 2')")
+    assert "run=one%7Ctwo" in page.url
+    page.get_by_label("New value").fill("0.5")
+    command = page.locator("pre.command").inner_text()
+    assert command.startswith("regard train r.toml --branch ")
+    assert " --at 2 --set optimiser.rate=0.5 --out " in command
+
+
+def test_the_tour_has_five_steps(open_studio):
+    page = open_studio()
+    page.get_by_role("button", name="Tour").click()
+    seen = []
+    for number in range(1, 6):
+        page.wait_for_selector(f".tour .quiet:text-is('{number} of 5')", **LIVE)
+        seen.append(page.url.partition("page=")[2].partition("&")[0])
+        if number < 5:
+            page.keyboard.press("ArrowRight")
+    assert seen[1:] == ["translate", "understand", "generate", "heads"] or "tour" in seen[0]
+    page.keyboard.press("Escape")
+    assert page.locator(".tour").count() == 0 and "tour=" not in page.url
+
+
+@pytest.mark.parametrize("name", ["translate", "understand", "generate", "compare", "heads"])
+def test_markup_in_texts_is_shown_as_text(open_studio, name):
+    field = "texts" if name == "heads" else "text"
+    page = open_studio(f"?page={name}")
+    page.evaluate(
+        "([field, text]) => { const next = new URLSearchParams(location.search);"
+        " next.set(field, text); location.search = next; }",
+        [field, MARKUP],
+    )
+    page.wait_for_selector("html[data-ready]", state="attached")
+    settle(page)
+    assert page.locator("img[src=x], main script").count() == 0
+    assert json.dumps(MARKUP)[1:5] in json.dumps(page.input_value("textarea"))

@@ -1,0 +1,250 @@
+"""The studio over real HTTP: files, policy, origins, records, runs and papers; markup stays text."""
+
+import json
+from importlib.resources import files
+
+import httpx
+import pytest
+
+from regard.api import Model
+from regard.inside.views.attention_record import unpack_weights
+from regard.inside.views.view_record import ViewRecord
+from regard.serving.app import ServerSettings
+from regard.studio import text_records
+from regard.studio.app import HEADERS, studio_doors
+from regard.training.metrics_log import LOG
+from serving.running_server import running
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+from small_mistakes import TRANSLATORS, small_translator
+
+MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
+ROUTES = {(route.method, route.path) for route in studio_doors()[-1].routes}
+
+
+def write_run(folder, losses, **more):
+    folder.mkdir(parents=True)
+    events = [{"event": "train", "step": n, "loss": loss} for n, loss in enumerate(losses, 1)]
+    (folder / LOG).write_text("".join(json.dumps(event) + "\n" for event in events))
+    recipe = {"train": {"steps": 3, "precision": "fp32"}, "optimiser": {"rate": 0.1}}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    for name, content in more.items():
+        (folder / name.replace("_", ".")).write_text(json.dumps(content) + "\n")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    command = "/bin/regard train r.toml --set train.steps=3 --out old --branch x --at 2 --resume"
+    write_run(folder / "one", [3.0, 2.0, 1.0], environment_jsonl={"command": command})
+    origin = {"run": "one", "step": 2, "changed": ["optimiser.rate"]}
+    write_run(folder / "sweep" / "two", [3.0, 2.0, 1.5], branch_json=origin)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(runs):
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    models = {"labels": small_bert("one"), "writer": small_gpt2(), "mt": translator}
+    models["masks"] = small_bert("words")
+    settings = ServerSettings(allow_edits=True)
+    with running(models, settings, studio_doors(runs)) as server:
+        yield server
+
+
+def record(response):
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/octet-stream"
+    return ViewRecord.from_bytes(response.content)
+
+
+def test_every_file_of_the_page_has_its_type_and_policy(server):
+    assets = files("regard.studio") / "assets"
+    names = [f"assets/{each.name}" for each in assets.iterdir() if each.is_file()]
+    names += [f"pages/{each.name}" for each in (assets / "pages").iterdir()]
+    assert "assets/studio.js" in names and "pages/translate.js" in names
+    for name in (*names, "views/base.js", "views/theme.css"):
+        answer = server.client.get(f"/studio/{name}")
+        assert answer.status_code == 200, name
+        kind = {"js": "text/javascript", "css": "text/css", "html": "text/html"}
+        assert answer.headers["content-type"].startswith(kind[name.rpartition(".")[2]])
+        assert HEADERS.items() <= dict(answer.headers).items()
+    policy = HEADERS["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+
+
+def test_the_root_leads_to_the_page(server):
+    answer = server.client.get("/", follow_redirects=True)
+    assert answer.url.path == "/studio" and "<title>regard studio</title>" in answer.text
+
+
+@pytest.mark.parametrize("name", ["assets/app.py", "assets/pages", "pages/..%2fapp.py", "x/base.js"])
+def test_no_other_file_is_served(server, name):
+    assert server.client.get(f"/studio/{name}").status_code == 404
+
+
+def test_scripts_have_no_way_to_turn_text_into_markup():
+    assets = files("regard.studio") / "assets"
+    for folder in (assets, assets / "pages"):
+        for each in folder.iterdir():
+            text = each.read_text() if each.is_file() else ""
+            for way in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval("):
+                assert way not in text, each.name
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_pages_of_other_sites_are_refused_on_every_door(server, headers):
+    for path in ("/studio", "/studio/models", "/docs"):
+        assert server.client.get(path, headers=headers).status_code == 403
+    body = {"model": "labels", "text": "the old sailor"}
+    assert server.post("/v1/classify", body, headers=headers).status_code == 403
+    assert server.post("/studio/look", body, headers=headers).status_code == 403
+
+
+def test_its_own_page_and_localhost_are_admitted(server):
+    port = httpx.URL(server.url).port
+    for host in (f"localhost:{port}", f"127.0.0.1:{port}", "localhost:9999"):
+        own = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
+        assert server.client.get("/studio/models", headers=own).status_code == 200
+
+
+def test_models_are_listed_with_their_heads(server):
+    listed = server.client.get("/studio/models").json()
+    assert listed["runs"] is True
+    models = {each["name"]: each for each in listed["models"]}
+    assert models["mt"]["paths"] == ["translate", "embed", "score"]
+    assert [site["name"] for site in models["mt"]["sites"]] == ["cross", "encoder", "decoder"]
+    first = models["mt"]["sites"][0]["layers"][0]
+    assert first == {"heads": 2, "at": "target.blocks.0.cross"}
+    assert models["masks"]["mask"] == "[MASK]" and models["labels"]["mask"] is None
+
+
+def test_attention_of_a_long_text_travels_a_layer_at_a_time(server, monkeypatch):
+    body = {"model": "labels", "text": "the old sailor mended his nets"}
+    whole = record(server.post("/studio/look", body))
+    monkeypatch.setattr(text_records, "AT_ONCE", 10)
+    lazy = record(server.post("/studio/look", body))
+    assert all(layer["weights"] is None for layer in lazy.json["maps"][0]["layers"])
+    assert lazy.json["source"] == {"model": "labels"}
+    layer = record(server.post("/studio/layer", {**body, "map": 0, "layer": 1}))
+    expected = unpack_weights(whole, whole.json["maps"][0]["layers"][1]["weights"])
+    given = unpack_weights(layer, layer.json["weights"])
+    assert given.shape == expected.shape and abs(given - expected).max() < 0.01
+    assert server.post("/studio/layer", {**body, "map": 9, "layer": 0}).status_code == 400
+
+
+def test_edits_change_what_is_recorded(server):
+    body = {"model": "mt", "text": "the owl", "second": "die Eule"}
+    plain = server.post("/studio/look", body).content
+    edits = [{"kind": "head-off", "at": "source.blocks.0.attention", "head": 0}]
+    assert server.post("/studio/look", {**body, "edits": edits}).content != plain
+
+
+def test_searches_are_trees(server):
+    beam = record(server.post("/studio/tree", {"model": "mt", "text": "the owl", "beam": 2}))
+    assert beam.kind == "beam_tree" and len(beam.json["hypotheses"]) >= 1
+    body = {"model": "writer", "text": "The old", "steps": 3, "alternatives": 2}
+    tokens = record(server.post("/studio/tree", body))
+    assert tokens.kind == "token_tree"
+    *_, last = tokens.json["winner"]
+    greedy = {"model": "writer", "text": "The old", "max_new_tokens": 3, "search": "greedy"}
+    (result,) = server.post("/v1/generate", greedy).json()["results"]
+    assert tokens.json["continuations"][last] == result["records"][0]["text"]
+    drawn = [record(server.post("/studio/tree", {**body, "temperature": 2.0, "seed": n})) for n in (1, 1)]
+    assert drawn[0].json == drawn[1].json
+
+
+def test_evidence_and_what_ifs(server):
+    body = {"model": "labels", "text": "the old sailor"}
+    found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()
+    assert found["words"] == ["the", "old", "sailor"] and len(found["weights"]) == 1
+    whole = server.post("/v1/classify", body).json()["results"][0]["records"][0]
+    off = {"heads": [["encoder", 0, 1]], "words": [1]}
+    compared = server.post("/studio/what-if", {**body, **off}).json()
+    assert compared["without"] == ["encoder head 0.1", "word 1 (old)"]
+    named = dict(zip(compared["targets"], compared["before"], strict=True))
+    assert named == pytest.approx(whole["probabilities"], abs=1e-5)
+    assert compared["before"] != compared["after"]
+    refused = server.post("/studio/what-if", {**body, "heads": [["encoder", 9, 0]]})
+    assert refused.status_code == 400 and "layer" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["labels", "mt", "writer"])
+def test_heads_are_reported_and_removed(server, name):
+    texts = ["the owl and the cow", "the dog"]
+    report = record(server.post("/studio/heads", {"model": name, "texts": texts}))
+    first = report.json["prunable"][0]
+    figures = next(s for s in report.json["sites"] if s["name"] == first)["layers"][0][0]["figures"]
+    assert figures["importance"] >= 0
+    body = {"model": name, "texts": texts, "heads": [[first, 0, 0]]}
+    pruned = server.post("/studio/prune", body).json()
+    assert pruned["removed"] == 1
+    assert pruned["after"]["parameters"] < pruned["before"]["parameters"]
+    assert pruned["after"]["loss"] != pruned["before"]["loss"]
+    same = server.post("/studio/prune", {**body, "heads": []}).json()
+    assert same["after"]["loss"] == same["before"]["loss"] == pruned["before"]["loss"]
+
+
+def test_runs_are_found_and_drawn(server, runs):
+    listed = {each["name"]: each for each in server.client.get("/studio/runs").json()["runs"]}
+    assert listed.keys() == {"one", "sweep/two"}
+    assert listed["sweep/two"]["branch"]["step"] == 2 and listed["one"]["branch"] is None
+    assert listed["one"]["command"] == ["regard", "train", "r.toml", "--set", "train.steps=3"]
+    assert listed["one"]["settings"] == {"train.steps": "3", "optimiser.rate": "0.1"}
+    asked = {"run": ["one", "sweep/two"], "smooth": "0.5"}
+    drawn = record(server.client.get("/studio/curves", params=asked))
+    assert {line["name"] for line in drawn.json["charts"][0]["lines"]} == {"one", "sweep/two"}
+    for run in ("../etc", "missing"):
+        assert server.client.get("/studio/curves", params={"run": run}).status_code == 404
+    assert server.client.get("/studio/curves").status_code == 400
+    assert server.client.get("/studio/formation", params={"run": "one"}).status_code == 400
+
+
+def test_a_link_out_of_the_folder_of_runs_is_not_followed(server, runs, tmp_path):
+    write_run(tmp_path / "secret", [1.0])
+    (runs / "linked").symlink_to(tmp_path / "secret")
+    try:
+        names = {each["name"] for each in server.client.get("/studio/runs").json()["runs"]}
+        assert "linked" not in names
+    finally:
+        (runs / "linked").unlink()
+
+
+def test_papers_and_their_code(server):
+    papers = record(server.client.get("/studio/papers"))
+    assert {"BERT", "Bahdanau"} <= {paper["name"] for paper in papers.json["papers"]}
+    path = record(server.client.get("/studio/papers/Bahdanau"))
+    assert any(step["file"] == "models/rnn.py" for step in path.json["steps"])
+    assert server.client.get("/studio/papers/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "POST"))
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"model": 3}', b'{"model": "none", "text": "x"}', b"\xff\xfe"]
+)
+def test_wrong_bodies_get_one_line(server, path, body):
+    answer = server.client.post(path, content=body)
+    assert answer.status_code in (400, 404)
+    message = answer.json()["error"]["message"]
+    assert "\n" not in message and "Traceback" not in message
+
+
+def test_markup_in_texts_stays_text(server):
+    for path in ("/studio/look", "/studio/evidence"):
+        answer = server.post(path, {"model": "labels", "text": MARKUP})
+        assert answer.status_code == 200
+        assert not answer.headers["content-type"].startswith("text/html")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_studio_without_runs_has_none_of_their_paths():
+    paths = {route.path for route in studio_doors()[-1].routes}
+    assert "/studio/runs" not in paths
