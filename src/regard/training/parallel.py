@@ -1,4 +1,4 @@
-"""How processes share a model. Here: a whole copy in each; ``training.shards`` divides it.
+"""How processes share a model. Here: a whole copy in each; ``training.sharding`` divides it.
 
 The training loop asks a ``Parallel`` for these things and knows no other kind.
 """
@@ -6,7 +6,7 @@ The training loop asks a ``Parallel`` for these things and knows no other kind.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from regard.models.trunk import StackModule
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.precision import Precision
-from regard.weights.pieces import TensorPieces
+from regard.weights.tensor_pieces import TensorPieces
 
 BYTES = 16  # of a weight in training: fp32 weight, gradient and two moments
 ROOM = 0.5  # share of a GPU's memory beyond which "auto" divides weights, moments and gradients
@@ -168,16 +168,21 @@ def recompute_blocks(model: nn.Module) -> None:
         block.forward = partial(_recomputed, block.forward)
 
 
-def _recomputed(forward: Any, *inputs: object, **more: object) -> Tensor:
+def _recomputed(forward: Callable[..., Tensor], *inputs: object, **more: object) -> Tensor:
     if not torch.is_grad_enabled():
         return forward(*inputs, **more)
-    return checkpoint(forward, *inputs, use_reentrant=False, **more)
+    return checkpoint(partial(forward, **more), *inputs, use_reentrant=False)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """The blocks of attention of all stacks of a model."""
-    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
-    return [block for stack in stacks for block in stack.attention_blocks]
+    return [block for blocks in blocks_by_stack(model) for block in blocks]
+
+
+def blocks_by_stack(model: nn.Module) -> list[list[nn.Module]]:
+    """The blocks of attention of each stack of a model; recurrent and convolutional ones: none."""
+    stacks = (module for module in model.modules() if isinstance(module, StackModule))
+    return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks if stack.attends]
 
 
 def fits(model: nn.Module, device: torch.device) -> bool:
