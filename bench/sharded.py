@@ -54,7 +54,7 @@ from regard.training.optimiser import ModelOptimiser
 from regard.training.parallel import recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe.tables import DistributedConfig, OptimiserConfig
-from regard.training.shards import Shards
+from regard.training.sharding import Shards
 from regard.weights.files import weights_of
 
 PEER = "transformers, FSDP2"

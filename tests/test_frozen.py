@@ -50,6 +50,8 @@ RENAMED: dict[str, str] = {
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"[a-z]+ distributed\..*",  # keys of recipes
+    r"train --(?:ranks|gpu) = None",
     r"(?:Greedy|Sample)\.logit_bias",
     r"coreference .*",  # keys of its recipes
     r"Resolved(?:Mention|Text)(?:\(|\.).*",

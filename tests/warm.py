@@ -19,7 +19,7 @@ import torch
 from small import environment
 
 SERVER = multiprocessing.get_context("forkserver")
-MODULES = ["torch._dynamo", "regard.api", "regard.cli.verbs.train", "regard.training.shards"]
+MODULES = ["torch._dynamo", "regard.api", "regard.cli.verbs.train", "regard.training.sharding"]
 SERVER.set_forkserver_preload(MODULES)
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from regard.training import distributed
-from regard.training.distributed import Neighbour
+from regard.training.distributed import RankWatch
 from small import start, tensors_of, write_corpus
 from warm import start_ranks
 
@@ -85,7 +85,7 @@ def clock(monkeypatch):
 
 
 def test_a_neighbour_without_signs_of_life_is_gone(clock):
-    neighbour = Neighbour(3, timeout=600)
+    neighbour = RankWatch(3, timeout=600)
     assert neighbour.fault("", begun=0) == ""
     clock[0] = 100.0  # it has not joined yet
     assert neighbour.fault("", begun=0) == ""
@@ -100,7 +100,7 @@ def test_a_neighbour_without_signs_of_life_is_gone(clock):
 
 
 def test_a_neighbour_that_falls_behind_hangs(clock):
-    neighbour = Neighbour(3, timeout=600)
+    neighbour = RankWatch(3, timeout=600)
     for second in range(0, 2_000, 10):  # all wait, for an evaluation perhaps
         clock[0] = float(second)
         assert neighbour.fault(f"{second} 5", begun=5) == ""

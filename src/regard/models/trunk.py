@@ -137,13 +137,7 @@ class StackModule(nn.Module):
     attends: bool = False  # the layers are blocks of attention
     capturable: bool = False  # decoding can be captured in CUDA graphs
     edited: bool = False  # a tape edits its values in every run
-    blocks: nn.ModuleList
     embed: EmbeddingModule
-
-    @property
-    def attention_blocks(self) -> list[nn.Module]:
-        """Blocks of attention, which are sharded and recomputed one by one; else none."""
-        return [*self.blocks] if self.attends else []
 
     def new_state(self, rows: int) -> object:
         """Initial state of rows, before any token, of a stack that ``carries_state``."""

@@ -23,7 +23,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.training import adafactor
 from regard.weights.files import write_tensors
-from regard.weights.pieces import MappedTensors, TensorPieces
+from regard.weights.tensor_pieces import MappedTensors, TensorPieces
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
 SHARD = "shard-"  # files with pieces of tensors begin with it

@@ -126,7 +126,7 @@ class Rendezvous:
 
     def _watch(self) -> None:
         """End this process when another has failed, even if its main thread is blocked."""
-        signs, neighbour = 0, Neighbour((self.rank + 1) % self.world, self.timeout)
+        signs, neighbour = 0, RankWatch((self.rank + 1) % self.world, self.timeout)
         while not self.over.wait(PAUSE):
             try:
                 signs += 1
@@ -147,7 +147,7 @@ class Rendezvous:
             os._exit(1)
 
 
-class Neighbour:
+class RankWatch:
     """What a process knows of the next one: when it last gave a sign of life, and last went on."""
 
     def __init__(self, rank: int, timeout: float):

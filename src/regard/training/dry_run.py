@@ -132,10 +132,11 @@ def estimate_memory_of(
 
     def estimated(config: DistributedConfig) -> MemoryEstimate:
         averaged = bool(recipe.train.ema or recipe.optimiser.trigger)
-        more = {"ranks": ranks, "optimiser": optimiser, "averaged": averaged}
-        return estimate_memory(job.model, step, config, **more)  # type: ignore[arg-type]
+        return estimate_memory(
+            job.model, step, config, ranks=ranks, optimiser=optimiser, averaged=averaged
+        )
 
-    if config.kind == "auto":
+    if config.decides:
         kept = BYTES * sum(parameter.numel() for parameter in job.model.parameters())
         too_large = gpu is not None and kept > ROOM * capacity(gpu)
         kind = "fsdp" if ranks > 1 and too_large else "ddp"

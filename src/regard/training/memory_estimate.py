@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
-from regard.models.trunk import StackModule
+from regard.training.parallel import blocks_by_stack
 from regard.training.recipe.tables import DistributedConfig
 
 GIB = 1 << 30
@@ -81,8 +81,7 @@ def estimate_memory(
     """The memory of one of ``ranks`` processes; ``averaged``: with an average of the weights."""
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     count = sum(p.numel() for p in model.parameters())
-    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
-    blocks = [[*stack.attention_blocks] for stack in stacks]
+    blocks = blocks_by_stack(model)
     sizes = [sum(p.numel() for p in block.parameters()) for stack in blocks for block in stack]
     largest, rest = max(sizes, default=0), count - sum(sizes)
     width = 2 if half else FP32
@@ -133,7 +132,7 @@ def _state_size(block: nn.Module) -> int:
 def capacity(gpu: str) -> float:
     """Bytes of a GPU that a run may use."""
     if gpu not in GPUS:
-        raise BadInput(f"--gpu: no GPU is called {gpu!r}{did_you_mean(gpu, list(GPUS))}")
+        raise BadInput(f"no GPU is called {gpu!r}{did_you_mean(gpu, list(GPUS))}")
     return USABLE * GPUS[gpu] * GIB
 
 
@@ -143,4 +142,4 @@ def check_fit(estimate: MemoryEstimate, gpu: str, remedies: Mapping[str, bool]) 
     if estimate.total > free:
         advice = ", ".join(name for name, helps in remedies.items() if helps)
         needed = f"{estimate.total / GIB:,.1f} GiB per process, {free / GIB:,.1f} are usable"
-        raise BadInput(f"--gpu {gpu}: a step needs about {needed}; try {advice}")
+        raise BadInput(f"{gpu}: a step needs about {needed}; try {advice}")

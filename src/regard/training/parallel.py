@@ -1,4 +1,4 @@
-"""How processes share a model. Here: a whole copy in each; ``training.shards`` divides it.
+"""How processes share a model. Here: a whole copy in each; ``training.sharding`` divides it.
 
 The training loop asks a ``Parallel`` for these things and knows no other kind.
 """
@@ -18,7 +18,7 @@ from regard.models.trunk import StackModule
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.precision import Precision
-from regard.weights.pieces import TensorPieces
+from regard.weights.tensor_pieces import TensorPieces
 
 BYTES = 16  # of a weight in training: fp32 weight, gradient and two moments
 ROOM = 0.5  # share of a GPU's memory beyond which "auto" divides weights, moments and gradients
@@ -176,8 +176,13 @@ def _recomputed(forward: Callable[..., Tensor], *inputs: object, **more: object)
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """The blocks of attention of all stacks of a model."""
-    stacks = [module for module in model.modules() if isinstance(module, StackModule)]
-    return [block for stack in stacks for block in stack.attention_blocks]
+    return [block for blocks in blocks_by_stack(model) for block in blocks]
+
+
+def blocks_by_stack(model: nn.Module) -> list[list[nn.Module]]:
+    """The blocks of attention of each stack of a model; recurrent and convolutional ones: none."""
+    stacks = (module for module in model.modules() if isinstance(module, StackModule))
+    return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks if stack.attends]
 
 
 def fits(model: nn.Module, device: torch.device) -> bool:

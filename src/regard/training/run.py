@@ -41,7 +41,7 @@ from regard.training.prepared_data import check_prepared
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, check_folder, claim, give_up
 from regard.weights.files import load_weights
-from regard.weights.pieces import MappedTensors
+from regard.weights.tensor_pieces import MappedTensors
 
 WATCHED = 16  # inputs of the development set that watches read, at most
 Watcher = Callable[[Runner, Sequence[tuple[object, ...]]], Mapping[str, JSON]]

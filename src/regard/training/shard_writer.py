@@ -67,12 +67,12 @@ class ShardWriter(CheckpointWriter):
     def _stage(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Copies in host memory; on CUDA they are complete after the event ``copied``."""
         if self.stream is None:
-            return {name: self._on_host(x, _local(x).clone()) for name, x in tensors.items()}
+            return {name: self._on_host(x, local_part(x).clone()) for name, x in tensors.items()}
         self.stream.wait_stream(torch.cuda.current_stream())
         staged = {}
         with torch.cuda.stream(self.stream):
             for name, tensor in tensors.items():
-                own = _local(tensor)
+                own = local_part(tensor)
                 if name not in self.buffers or self.buffers[name].shape != own.shape:
                     self.buffers[name] = torch.empty_like(own, device="cpu", pin_memory=True)
                 own.record_stream(self.stream)
@@ -83,12 +83,7 @@ class ShardWriter(CheckpointWriter):
 
     def _on_host(self, tensor: Tensor, copy: Tensor) -> Tensor:
         """A copy with the place of the tensor in the whole."""
-        if not isinstance(tensor, DTensor):
-            return copy
-        shape, stride = tensor.shape, tensor.stride()
-        return DTensor.from_local(
-            copy, self.mesh, tensor.placements, run_check=False, shape=shape, stride=stride
-        )
+        return divided_like(copy, tensor, self.mesh)
 
     def _write(
         self,
@@ -118,5 +113,22 @@ class ShardWriter(CheckpointWriter):
             self.error = error
 
 
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+def as_divided(tensor: Tensor) -> DTensor | None:
+    """The tensor, if it is divided among processes."""
+    return tensor if isinstance(tensor, DTensor) else None
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this process has, in the same memory."""
+    divided = as_divided(tensor)
+    return tensor if divided is None else divided.to_local()
+
+
+def divided_like(own: Tensor, tensor: Tensor, mesh: DeviceMesh | None = None) -> Tensor:
+    """The tensor whose part in this process is ``own``, divided as ``tensor`` is."""
+    if (like := as_divided(tensor)) is None:
+        return own
+    shape, stride, mesh = like.shape, like.stride(), mesh or like.device_mesh
+    return DTensor.from_local(
+        own, mesh, like.placements, run_check=False, shape=shape, stride=stride
+    )

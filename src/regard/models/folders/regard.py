@@ -28,7 +28,7 @@ from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
 from regard.text.tokenizers.list import TOKENIZERS
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
-from regard.weights.pieces import write_one_by_one
+from regard.weights.tensor_pieces import write_one_by_one
 from regard.weights.weight_map import Extras
 
 FORMAT = 2

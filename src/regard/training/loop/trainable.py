@@ -28,7 +28,7 @@ from regard.training.parallel import ExactSum, Parallel, fits, recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe import Recipe
 from regard.weights.files import load_weights, weights_of
-from regard.weights.pieces import TensorPieces
+from regard.weights.tensor_pieces import TensorPieces
 
 MOST_RECTANGLES = 128  # shapes of which steps are captured
 
@@ -217,19 +217,17 @@ class TrainableModel:
 def parallel_of(job: Job) -> Parallel:
     """How the processes of a job share its model."""
     config, world = job.recipe.distributed, job.world
-    kind = config.kind
     if config.exact:
         if job.sampler.streams:
             raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
         return ExactSum(world, config.shards)
-    if kind == "auto":
-        kind = "fsdp" if world.size > 1 and not fits(job.model, world.device) else "ddp"
-    if kind == "hsdp" and world.size < 2 * config.replicas:
+    if world.size < 2 * config.replicas:
         copies = f"{config.replicas} copies, each divided among processes"
         raise BadInput(f"distributed.replicas: {copies}, need {2 * config.replicas} processes")
-    if kind == "ddp":
+    too_large = world.size > 1 and not fits(job.model, world.device)
+    if not (config.sharded or (config.decides and too_large)):
         return Parallel(world)
-    from regard.training.shards import Shards  # what it imports takes seconds
+    from regard.training.sharding import Shards  # what it imports takes seconds
 
     return Shards(config, world, precision_of_shards(job))
 

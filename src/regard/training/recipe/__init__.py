@@ -84,7 +84,7 @@ class Recipe(Config):
         faults += _unmeasured("train.metric", self.train.metric, task, ("loss", *task.dev_metrics))
         if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
             faults.append("train.ema, train.average cannot be used with an optimiser that averages")
-        if self.distributed.sharded and self.optimiser.kind == "adafactor":
+        if self.distributed.sharded and "adafactor" in self.optimiser.kind:
             faults.append(
                 "optimiser.kind: adafactor reads whole matrices, which distributed.kind = "
                 f"{self.distributed.kind!r} divides; use adam or adamw"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -192,23 +192,43 @@ class DistributedConfig(Config):
     @property
     def sharded(self) -> bool:
         """Whether weights are divided, unless "auto" decides that."""
-        return self.kind in ("fsdp", "hsdp")
+        return OF_KIND[self.kind].divides
+
+    @property
+    def decides(self) -> bool:
+        """Whether the size of the model decides if weights are divided."""
+        return OF_KIND[self.kind].decides
 
     @model_validator(mode="after")
     def _reads_all(self) -> "DistributedConfig":
-        if "reshard" in self.model_fields_set and self.kind == "ddp":
-            raise ValueError("reshard cannot be used with kind 'ddp', which divides no weights")
-        if self.replicas and self.kind != "hsdp":
-            raise ValueError(f"replicas cannot be used with kind {self.kind!r}, only with 'hsdp'")
-        if self.kind == "hsdp" and not self.replicas:
+        reads = {*OF_KIND[self.kind].reads, *(("shards",) if self.exact else ())}
+        for key in ("reshard", "replicas", "shards"):
+            if key in self.model_fields_set and key not in reads:
+                use = "without exact = true" if key == "shards" else f"with kind {self.kind!r}"
+                raise ValueError(f"{key} cannot be used {use}")
+        if "replicas" in reads and not self.replicas:
             raise ValueError("replicas is missing: give the number of copies, 2 or more")
         if self.exact and self.sharded:
             raise ValueError(
-                f"exact sums whole gradients, which kind {self.kind!r} divides: use ddp"
+                f"exact sums whole gradients; kind {self.kind!r} divides them: use 'ddp'"
             )
-        if "shards" in self.model_fields_set and not self.exact:
-            raise ValueError("shards cannot be used without exact = true")
         return self
+
+
+class KindOfSharing(NamedTuple):
+    """What a kind of ``DistributedConfig`` does, and the keys that it reads."""
+
+    divides: bool = False
+    decides: bool = False
+    reads: tuple[str, ...] = ()
+
+
+OF_KIND = {
+    "auto": KindOfSharing(decides=True, reads=("reshard",)),
+    "ddp": KindOfSharing(),
+    "fsdp": KindOfSharing(divides=True, reads=("reshard",)),
+    "hsdp": KindOfSharing(divides=True, reads=("reshard", "replicas")),
+}
 
 
 class RungConfig(Config):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -149,7 +149,7 @@ def _pieces_in(path: Path) -> Iterator[tuple[str, Piece]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator[safe_open]:
     check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:

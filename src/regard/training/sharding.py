@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,6 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor
 
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Checkpoints
@@ -32,8 +31,8 @@ from regard.training.distributed import World
 from regard.training.parallel import CheckpointWriter, Parallel, blocks_of
 from regard.training.precision import Precision
 from regard.training.recipe.tables import DistributedConfig
-from regard.training.shard_writer import ShardWriter
-from regard.weights.pieces import TensorPieces
+from regard.training.shard_writer import ShardWriter, as_divided, divided_like, local_part
+from regard.weights.tensor_pieces import TensorPieces
 
 METHODS = ("first_tokens",)  # of blocks, that stacks call besides ``forward``
 
@@ -106,7 +105,7 @@ class Shards(Parallel):
             group.set_gradient_divide_factor(1.0)
             group.set_force_sum_reduction_for_comms(True)  # gloo has no other
         # Otherwise the first module that runs would be the outermost: a block, if a model encodes.
-        cast(Any, fully_shard).state(model)._lazy_init()
+        fully_shard.state(model)._lazy_init()  # type: ignore[attr-defined]
 
     def wrap(self, model: nn.Module) -> nn.Module:
         return model
@@ -150,32 +149,27 @@ class Shards(Parallel):
             self._writer.await_copies()
 
     def local(self, tensor: Tensor) -> Tensor:
-        return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        return local_part(tensor)
 
     def like(self, own: Tensor, tensor: Tensor) -> Tensor:
-        return _divided(own, tensor) if isinstance(tensor, DTensor) else own
+        return divided_like(own, tensor)
 
     def total(self, norm: Tensor) -> Tensor:
-        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+        divided = as_divided(norm)
+        return norm if divided is None else divided.full_tensor()
 
 
-def _own_part(pieces: TensorPieces, name: str, like: Tensor | None) -> Tensor:
+def _own_part(pieces: TensorPieces, name: str, tensor: Tensor | None) -> Tensor:
     """The part of a stored tensor that this process has of a tensor of its shape."""
-    shape = pieces.shape(name)
-    if not isinstance(like, DTensor) or tuple(like.shape) != shape:
+    shape, like = pieces.shape(name), None if tensor is None else as_divided(tensor)
+    if like is None or tuple(like.shape) != shape:
         return pieces[name]
     *_, dimension = range(like.device_mesh.ndim)
     rows = -(-shape[0] // like.device_mesh.size(dimension))  # of every part but the last ones
     begin = min(shape[0], rows * like.device_mesh.get_local_rank(dimension))
-    own = pieces.part(name, (begin, *(0 for _ in shape[1:])), like.to_local().shape)
-    return _divided(own.to(like.to_local().device), like)
-
-
-def _divided(own: Tensor, like: DTensor) -> Tensor:
-    shape, stride = like.shape, like.stride()
-    return DTensor.from_local(
-        own, like.device_mesh, like.placements, run_check=False, shape=shape, stride=stride
-    )
+    local = like.to_local()
+    own = pieces.part(name, (begin, *(0 for _ in shape[1:])), local.shape)
+    return divided_like(own.to(local.device), like)
 
 
 def _shared_owners(blocks: list[nn.Module]) -> list[nn.Module]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from regard.ground.errors import BadInput
-from regard.weights.pieces import TensorPieces, write_one_by_one
+from regard.weights.tensor_pieces import TensorPieces, write_one_by_one
 
 
 def write_pieces(folder, tensor, cuts):
