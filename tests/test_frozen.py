@@ -125,6 +125,7 @@ NEW: tuple[str, ...] = (
     r"recipes(?: --json)?: .*\bpropbank-ewt(?:-elmo|-bert)?\b.*",
     r"papers(?: --json)?: .*\bHe\b.*",
     r"(?:embed|generate|predict|score|translate) --ray = None",
+    r"(?:bulk\(|BulkReport(\(|\.)).*",
     r"(?:prepare .*|train --prepared = None)",
     r"score --(?:workers = None|(?:skip-bad|resume) = False)",
 )

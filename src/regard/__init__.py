@@ -12,6 +12,7 @@ import regard.ground.machine  # noqa: F401 first: it sets variables that torch r
 
 if TYPE_CHECKING:
     from regard.api import Model, load
+    from regard.cli.io.bulk import BulkReport, bulk
     from regard.ground.batch import TokenRow, pack
     from regard.ground.edits import forced_row, without_head
     from regard.ground.errors import BadInput
@@ -92,22 +93,24 @@ __version__ = "0.1.0"
 __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
-    "AttentionView", "Attributions", "BadInput", "Beam", "Chart", "ChartLine", "ChoicePrediction",
-    "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity",
-    "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
-    "ImageAttention", "InductionScores", "LabelPrediction", "Layout", "MetricScore", "MinimumRisk",
-    "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper", "PredictedFrame",
-    "Recipe", "Record", "RelationScore", "Report", "ReportEvent", "ResolvedMention", "ResolvedText",
-    "RoleArgument", "RolloutMap", "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames",
-    "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow",
-    "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
-    "agreement_sentences", "attend", "bleu", "change", "difference", "draw_frames", "forced_row",
-    "load", "make_agreement_text", "mean_interval", "neighbours", "pack", "read_edits",
-    "score_agreement", "seed_everything", "spread", "train", "watch_heads", "without_head",
+    "AttentionView", "Attributions", "BadInput", "Beam", "BulkReport", "Chart", "ChartLine",
+    "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder",
+    "EndEvent", "Entity", "Exact", "FilledText", "Generation", "Greedy", "HeadFigures",
+    "HeadReport", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
+    "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
+    "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore", "Report", "ReportEvent",
+    "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap", "Sample", "SaveEvent",
+    "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens",
+    "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf",
+    "WordWeights", "agreement_sentences", "attend", "bleu", "bulk", "change", "difference",
+    "draw_frames", "forced_row", "load", "make_agreement_text", "mean_interval", "neighbours",
+    "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train", "watch_heads",
+    "without_head",
 ]
 
 _NAMES = {
     "regard.api": ("Model", "load"),
+    "regard.cli.io.bulk": ("BulkReport", "bulk"),
     "regard.ground.batch": ("TokenRow", "pack"),
     "regard.ground.errors": ("BadInput",),
     "regard.ground.layout": ("Layout",),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from regard.cli.io import line_io, output
 from regard.ground.workers import Workers
 from regard.tasks.components import ComponentSpec
@@ -132,6 +133,28 @@ def test_a_stopped_run_of_workers_is_resumed(classifier, texts, tmp_path, monkey
 def test_one_text_has_nothing_to_share(classifier, texts):
     refused = run("score", classifier, texts, "--whole", "--workers", 1, code=2)
     assert "--workers: cannot be used with --whole" in refused.stderr
+
+
+@pytest.mark.usefixtures("_inline")
+def test_bulk_in_python(classifier, texts, tmp_path, monkeypatch):
+    out = tmp_path / "out.jsonl"
+    lines = texts.read_bytes().splitlines(True)
+    texts.write_bytes(b"".join([*lines[:20], b"\xff\n", *lines[20:]]))
+    report = regard.bulk(classifier, texts, task="predict", out=out, device="cpu")
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert (report.inputs, report.bad, len(records)) == (COUNT + 1, 1, COUNT + 1)
+    assert "error" in records[20] and records[21]["label"]
+    assert str(report).startswith(f"{COUNT} results of {COUNT + 1} inputs, 1 bad")
+    table = tmp_path / "in.csv"
+    table.write_text("id,text\n7,the cat sat\n8,the boat\n")
+    regard.bulk(classifier, table, task="embed", out=tmp_path / "out.csv", device="cpu")
+    rows = (tmp_path / "out.csv").read_text().splitlines()
+    assert rows[0] == "id,text,vector" and rows[2].startswith("8,the boat,")
+    for name in ("out.txt", "out.csv"):
+        with pytest.raises(regard.BadInput, match="out"):
+            regard.bulk(classifier, texts, task="predict", out=tmp_path / f"new-{name}")
+    with pytest.raises(regard.BadInput, match="did you mean 'predict'"):
+        regard.bulk(classifier, texts, task="predicts", out=tmp_path / "new.jsonl")
 
 
 def children(process):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import wait
 from threading import Thread
+from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
 import torch
@@ -219,14 +220,14 @@ def _do(job: Job) -> object:
     return _work(*job)
 
 
-def _import_ray() -> Any:
+def _import_ray() -> ModuleType:
     try:
         return import_module("ray")
     except ImportError:
         raise BadInput("Ray is not installed; install it with: pip install 'regard[ray]'") from None
 
 
-def _connect(ray: Any, address: str, cores: int | None) -> None:
+def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
     """Start a Ray on this machine, or connect to the cluster at ``address``."""
     options: dict[str, object] = {"configure_logging": False, "log_to_driver": False}
     if address == LOCAL:

@@ -79,8 +79,8 @@ def prepare_data(
         write_json(out / RECORD, {"recipe": origin})
         place = RunPaths(data, out, resume=True, skip_bad=skip_bad, start_workers=start_workers)
         dropped = task.prepare(plan, place).dataset.dropped
-        found = {name: shard_statistics(out / "data" / name) for name in SETS}
-        statistics = {name: counts for name, counts in found.items() if counts is not None}
+        by_set = {name: shard_statistics(out / "data" / name) for name in SETS}
+        statistics = {name: counts for name, counts in by_set.items() if counts is not None}
         counted = {name: vars(counts) for name, counts in statistics.items()}
         record = {"recipe": origin, "complete": True, "dropped": dropped, "sets": counted}
         write_json(out / RECORD, record)

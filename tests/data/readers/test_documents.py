@@ -12,6 +12,7 @@ from regard.data.batches import shards
 from regard.data.readers import documents as parts
 from regard.data.readers import text_files
 from regard.data.readers.documents import TextFile
+from regard.data.readers.sources import sample_texts
 from regard.data.rows.documents import tokenize_documents
 from regard.ground.errors import BadInput
 from regard.tasks import pretrain
@@ -139,7 +140,7 @@ def test_a_line_longer_than_the_sample_gives_words(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text(line)
     source = TextFile(str(tmp_path / "a.txt"))
     texts = [part.texts[0] for part in source.parts(None, whole=True, at_lines=True)]
-    taken = [*pretrain.sample(iter(texts), 50_000 / len(line))]
+    taken = [*sample_texts(iter(texts), 50_000 / len(line))]
     assert 40_000 < sum(map(len, taken)) <= 50_000
     half = len(line) // 2
     assert any(text in line[half:] for text in taken)  # from all over the text

@@ -250,11 +250,12 @@ def run_component(
     *,
     as_json: bool,
     **envelope: str,
-) -> None:
+) -> OutputProgress:
     """Print the results of a file as lines or as JSON, or write them to ``out``.
 
-    ``on_value`` gets the value of each. JSON records end with the ``envelope``. Remarks and the
-    sums of figures go to standard error; with ``workers``, statistics of the results too.
+    Returns the counts and sums of all results. ``on_value`` gets the value of each. JSON records
+    end with the ``envelope``. Remarks and the sums of figures go to standard error; with
+    ``workers``, statistics of the results too.
     """
     if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
@@ -275,6 +276,7 @@ def run_component(
     if workers is not None:
         note(describe_statistics(progress.sums, progress.inputs, progress.bad))
     progress.report()
+    return progress
 
 
 def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from regard.inference.component import AnyResult
     from regard.tasks.components import AnyComponent
@@ -22,7 +20,7 @@ def statistics_of(component: "AnyComponent", result: "AnyResult") -> dict[str, f
     sums: dict[str, float] = {RESULTS: 1, TOKENS: result.usage, CUT: result.cut}
     vectors = component.arrays(result)
     for name, vector in vectors.items():
-        sums |= _number(f"norm of {name}", float(np.linalg.norm(vector)))
+        sums |= _number(f"norm of {name}", float(vector @ vector) ** 0.5)
     cells = {} if vectors else next(iter(component.cells(result)), {})
     for column, value in cells.items():
         if isinstance(value, float) and isfinite(value):
