@@ -209,7 +209,9 @@ def test_the_slider_removes_heads(open_studio):
 
 def test_two_models_are_compared(open_studio):
     page = open_studio("?page=compare&model=mt&other=labels&text=the+owl")
-    page.wait_for_function("document.querySelectorAll('[data-kind=attention]').length === 2", **LIVE)
+    page.wait_for_function(
+        "document.querySelectorAll('[data-kind=attention]').length === 2", **LIVE
+    )
     heads = page.locator(".side-by-side h3").all_inner_texts()
     assert "mt (Transformer, 2017): translate" in heads and "labels (BERT, 2018): classify" in heads
 
