@@ -18,11 +18,12 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from regard.inside.views.markup import escape_controls
+
+if TYPE_CHECKING:
+    import numpy as np  # records of curves need no arrays, and numpy takes time to load
 
 ALIGNED = 8  # bytes
 DTYPES = {"|u1": "u1", "<u2": "u2", "<f4": "f4"}  # of numpy, and in a record
@@ -75,8 +76,10 @@ class ViewRecord:
             start += size + -size % ALIGNED
         return cls(header["kind"], header["record"], tuple(buffers))
 
-    def array(self, reference: Mapping[str, Any]) -> np.ndarray:
+    def array(self, reference: Mapping[str, Any]) -> "np.ndarray":
         """Array that a reference in ``json`` stands for."""
+        import numpy as np
+
         dtype = {name: numpy for numpy, name in DTYPES.items()}[reference["dtype"]]
         return np.frombuffer(self.buffers[reference["buffer"]], dtype).reshape(reference["shape"])
 
@@ -85,25 +88,24 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
     """Value for JSON; numbers that are not finite are null, control characters are visible."""
     if isinstance(value, str):
         return escape_controls(value)
-    if isinstance(value, np.ndarray):
-        return _reference(value, buffers)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each, buffers) for name, each in value.items()}
-    if isinstance(value, bytes):
-        return _reference(np.frombuffer(value, np.uint8), buffers)
-    if isinstance(value, Sequence):
-        return [_plain(each, buffers) for each in value]
     if value is None or isinstance(value, int):
         return value
-    return _plain(np.asarray(value).item(), buffers)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each, buffers) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(each, buffers) for each in value]
+    import numpy as np
+
+    array = np.frombuffer(value, np.uint8) if isinstance(value, bytes) else np.asarray(value)
+    return _reference(array, buffers) if array.ndim else _plain(array.item(), buffers)
 
 
-def _reference(array: np.ndarray, buffers: list[bytes]) -> dict[str, object]:
+def _reference(array: "np.ndarray", buffers: list[bytes]) -> dict[str, object]:
     if array.dtype == bool:
-        array = array.astype(np.uint8)
+        array = array.astype("|u1")
     elif array.dtype.kind == "f" or array.dtype.str not in DTYPES:
         array = array.astype("<f4")
-    buffers.append(np.ascontiguousarray(array).tobytes())
+    buffers.append(array.tobytes())
     return {"buffer": len(buffers) - 1, "dtype": DTYPES[array.dtype.str], "shape": array.shape}
