@@ -5,7 +5,8 @@
 
 "opened" is when the heat map and lines are painted, "pictures" when the small pictures of all heads
 are, both from the request of the page, which a server in this process answers; "frames" are
-frames a second while the pointer moves over the heat map of all tokens. BERT-base with random weights has nearly uniform attention, which compresses less than that of a trained model.
+frames a second while the pointer moves over the heat map of all tokens. BERT-base with random
+weights has nearly uniform attention, which compresses less than that of a trained model.
 """
 
 import argparse

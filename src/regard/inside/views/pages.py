@@ -126,7 +126,7 @@ def records_in(html: str) -> list[ViewRecord]:
 
 def packed(record: ViewRecord) -> str:
     """Record as base64 of raw deflate (RFC 1951)."""
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
     return b64encode(deflate.compress(record.to_bytes()) + deflate.flush()).decode()
 
 

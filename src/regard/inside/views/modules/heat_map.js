@@ -30,7 +30,7 @@ export function heatMap(host, map) {
   const longer = Math.max(rows.length, columns.length, 1);
   const room = (map.room ?? host.clientWidth) - longest(rows, 14) - 30;
   const fitting = Math.floor(Math.min(480 / longer, room / (columns.length + 0.5)));
-  const width = Math.max(map.cell ?? 0, longer > 160 ? 4 : 14, Math.min(34, fitting));
+  const width = Math.max(map.cell ?? 0, longer > 400 ? 2 : longer > 160 ? 4 : 14, Math.min(34, fitting));
   const height = map.cell ? Math.min(width, 26) : width;
   const labelled = height >= 10;
   const size = Math.max(10.5, Math.min(14, height * 0.62));
