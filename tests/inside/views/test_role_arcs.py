@@ -35,10 +35,8 @@ def test_brackets_and_records():
         "[A1 The owl that sleeps] , [V said] [A0 Ada] , [C-A1 eats mice] .",
         "[A0 The owl that sleeps] , said Ada , [V eats] [A1 mice] .",
     ]
-    record = given.record
-    assert record["frames"][1]["arguments"][3] == {
-        **{"label": "C-A1", "start": 8, "end": 10, "text": "eats mice", "probability": 0.5}
-    }
+    said = given.record["predicates"][1]
+    assert said["args"][3] == [8, 9, "C-A1"] and said["probabilities"][3] == 0.5
 
 
 def test_every_argument_has_an_arc_from_its_predicate():
