@@ -32,7 +32,7 @@ from regard.search import Beam
 from regard.search.hypothesis import Hypothesis
 from small_images import small_vit
 
-TEXT = "The old man reads a book in the garden .".split()
+TEXT = ["The", "old", "man", "reads", "a", "book", "in", "the", "garden", "."]
 DRAWS = np.random.default_rng(5)
 
 
@@ -184,7 +184,12 @@ def probes(words=TEXT) -> ProbeReport:
 def curves(words=TEXT) -> Curves:
     runs = {
         name: [
-            {"event": "train", "step": 10 * n, "loss": 5 / (n + 1) + 0.1 * i, "rate": 1e-3 / (n + 1)}
+            {
+                "event": "train",
+                "step": 10 * n,
+                "loss": 5 / (n + 1) + 0.1 * i,
+                "rate": 1e-3 / (n + 1),
+            }
             for n in range(30)
         ]
         for i, name in enumerate(("run " + words[0], "other run"))

@@ -128,7 +128,12 @@ OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--
 OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
-OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers"), ("studio", "--name")}
+OTHER_MEANING |= {
+    ("serve", "--name"),
+    ("serve", "--workers"),
+    ("studio", "--name"),
+    ("train", "--at"),
+}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 

@@ -78,7 +78,9 @@ def test_the_root_leads_to_the_page(server):
     assert answer.url.path == "/studio" and "<title>regard studio</title>" in answer.text
 
 
-@pytest.mark.parametrize("name", ["assets/app.py", "assets/pages", "pages/..%2fapp.py", "x/base.js"])
+@pytest.mark.parametrize(
+    "name", ["assets/app.py", "assets/pages", "pages/..%2fapp.py", "x/base.js"]
+)
 def test_no_other_file_is_served(server, name):
     assert server.client.get(f"/studio/{name}").status_code == 404
 
@@ -158,7 +160,9 @@ def test_searches_are_trees(server):
     greedy = {"model": "writer", "text": "The old", "max_new_tokens": 3, "search": "greedy"}
     (result,) = server.post("/v1/generate", greedy).json()["results"]
     assert tokens.json["continuations"][last] == result["records"][0]["text"]
-    drawn = [record(server.post("/studio/tree", {**body, "temperature": 2.0, "seed": n})) for n in (1, 1)]
+    drawn = [
+        record(server.post("/studio/tree", {**body, "temperature": 2.0, "seed": n})) for n in (1, 1)
+    ]
     assert drawn[0].json == drawn[1].json
 
 
