@@ -1,7 +1,6 @@
 """The studio in a real browser: every page, by mouse and keyboard, dark and narrow."""
 
 import io
-import json
 import os
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from studio.test_app import MARKUP, write_run
 
 PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
 AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 LIVE = {"timeout": 20_000}
 
 
@@ -98,7 +98,7 @@ def test_no_page_has_serious_faults_of_accessibility(open_studio, name):
     page = open_studio(f"?page={name}&open=heads,tree,inside,branch,path")
     settle(page)
     page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    found = page.evaluate(f"axe.run(document, {{runOnly: {STANDARDS}}})")
     serious = [
         (each["id"], [node["html"][:160] for node in each["nodes"][:3]])
         for each in found["violations"]
@@ -180,7 +180,7 @@ def test_another_token_is_chosen_and_the_text_goes_on(open_studio):
     assert "step=2" in page.url
     other = page.locator(".options button:not([aria-pressed=true]):not([disabled])").first
     other.click()
-    page.wait_for_function("document.querySelector('textarea').value !== 'The old'")
+    page.wait_for_url(lambda url: "step=" not in url)
     assert page.input_value("textarea").startswith("The old")
     page.wait_for_selector(".written button", **LIVE)
 
@@ -209,9 +209,7 @@ def test_the_slider_removes_heads(open_studio):
 
 def test_two_models_are_compared(open_studio):
     page = open_studio("?page=compare&model=mt&other=labels&text=the+owl")
-    page.wait_for_function(
-        "document.querySelectorAll('[data-kind=attention]').length === 2", **LIVE
-    )
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
     heads = page.locator(".side-by-side h3").all_inner_texts()
     assert "mt (Transformer, 2017): translate" in heads and "labels (BERT, 2018): classify" in heads
 
@@ -220,7 +218,7 @@ def test_runs_are_drawn_and_a_branch_has_its_command(open_studio):
     page = open_studio("?page=train&open=branch")
     page.wait_for_selector("[data-kind=curves]", **LIVE)
     page.check("input[value=two]")
-    page.wait_for_function("document.body.innerText.includes('branch of one at step 2')")
+    page.get_by_text("branch of one at step 2").wait_for()
     assert "run=one%7Ctwo" in page.url
     page.get_by_label("New value").fill("0.5")
     command = page.locator("pre.command").inner_text()
@@ -245,13 +243,14 @@ def test_the_tour_has_five_steps(open_studio):
 @pytest.mark.parametrize("name", ["translate", "understand", "generate", "compare", "heads"])
 def test_markup_in_texts_is_shown_as_text(open_studio, name):
     field = "texts" if name == "heads" else "text"
+    text = "<b>x" if name == "generate" else MARKUP  # its model has few positions
     page = open_studio(f"?page={name}")
     page.evaluate(
         "([field, text]) => { const next = new URLSearchParams(location.search);"
         " next.set(field, text); location.search = next; }",
-        [field, MARKUP],
+        [field, text],
     )
     page.wait_for_selector("html[data-ready]", state="attached")
     settle(page)
-    assert page.locator("img[src=x], main script").count() == 0
-    assert json.dumps(MARKUP)[1:5] in json.dumps(page.input_value("textarea"))
+    assert page.locator("img[src=x], main script, main b:has-text('x')").count() == 0
+    assert page.input_value("textarea") == text

@@ -30,7 +30,9 @@ ONE_TEXT = dict.fromkeys(
     ("look", "frames", "tree", "attribute", "stream", "patch"),
     "shows one text, given on the command line",
 )
-SERVER = {"serve": "requests carry inputs and options; batches are bounded by tokens"}
+SERVER = dict.fromkeys(
+    ("serve", "studio"), "requests carry inputs and options; batches are bounded by tokens"
+)
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",
@@ -129,6 +131,7 @@ OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
 OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers"), ("prepare", "--workers")}
+OTHER_MEANING |= {("studio", "--name"), ("train", "--at")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 

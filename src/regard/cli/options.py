@@ -51,6 +51,7 @@ RECIPE = Annotated[
 DATA = Annotated[
     Path, Option("--data", envvar="REGARD_DATA", help="Folder of the recipe's data files.")
 ]
+PORT = Annotated[int, Option("--port", min=0, max=65_535, help="Port; 0 is any free port.")]
 EDITS = Annotated[Path | None, _file("--edits", "Apply the edits of this TOML file to the model.")]
 COLUMN = Annotated[
     list[str] | None,

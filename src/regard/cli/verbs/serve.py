@@ -18,9 +18,7 @@ def serve(
         Argument(metavar="MODEL...", help="Model folders, or ids on the Hugging Face hub."),
     ],
     host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option("--port", min=0, max=65_535, help="Port; 0 is any free port.")
-    ] = 8080,
+    port: options.PORT = 8080,
     name: Annotated[
         list[str] | None,
         Option("--name", help="Name of a model in requests, in the order of MODEL; repeatable."),

@@ -22,9 +22,7 @@ def studio(
     runs: Annotated[
         Path | None, Option("--runs", help="Folder of training runs, for the page Train.")
     ] = None,
-    port: Annotated[
-        int, Option("--port", min=0, max=65_535, help="Port; 0 is any free port.")
-    ] = 8090,
+    port: options.PORT = 8090,
     name: Annotated[
         list[str] | None,
         Option("--name", help="Name of a model in the page, in the order of MODEL; repeatable."),
@@ -58,7 +56,7 @@ def studio(
     sources = tuple(ModelSource(folder, called) for folder, called in named)
     config = ServerConfig(sources, settings, doors=studio_doors(runs))
     with bind(HOST, port) as listening:
-        address = f"http://localhost:{listening.getsockname()[1]}/studio"
+        address = f"http://{HOST}:{listening.getsockname()[1]}/studio"
 
         def tell() -> None:
             note(f"the studio is at {address}; Ctrl-C ends it")

@@ -28,6 +28,8 @@ export function open(main, studio) {
     section("Continuation", written, make("p", { class: "row" }, one, keep, again), options), candidates.element, heads.element, inside.element);
   let last = /** @type {any} */ (null);
 
+  /** @param {string} piece */
+  const visible = (piece) => piece.replaceAll(" ", "␣").replaceAll("\n", "⏎");
   const draw = () => {
     if (!last) return;
     const chosen = Number(studio.get("step", "1"));
@@ -45,7 +47,7 @@ export function open(main, studio) {
     const rivals = last.nodes.flatMap((/** @type {any} */ each, /** @type {number} */ i) => each.parent === parent && each.step === last.nodes[node].step ? [i] : []);
     options.replaceChildren(make("h3", {}, `Token ${last.nodes[node].step}`), make("ul", { class: "bars" }, ...rivals.map((/** @type {number} */ i) => {
       const piece = last.ends[i] ? "⟨end⟩" : last.continuations[i].slice(before.length) || last.nodes[i].piece;
-      return make("li", {}, make("button", { type: "button", disabled: last.ends[i], "aria-pressed": String(i === node), onclick: () => studio.go({ text: text.value + last.continuations[i], step: null }) }, piece),
+      return make("li", {}, make("button", { type: "button", disabled: last.ends[i], "aria-pressed": String(i === node), onclick: () => studio.go({ text: text.value + last.continuations[i], step: null }) }, visible(piece)),
         make("meter", { min: 0, max: 1, value: last.probability[i], "aria-label": piece }), make("span", { class: "quiet" }, percent(last.probability[i])));
     })));
   };

@@ -54,7 +54,7 @@ export function open(main, studio) {
     if (!run) { command.textContent = "No run here has checkpoints and a command that can be repeated."; return; }
     const fill = (/** @type {any} */ list, /** @type {string[]} */ values, /** @type {string} */ now) => list.replaceChildren(...values.map((each) => make("option", { value: each, selected: each === now }, each)));
     const steps = run.checkpoints.map(String);
-    const step = steps.includes(studio.get("at")) ? studio.get("at") : steps[0];
+    const step = steps.includes(studio.get("at")) ? studio.get("at") : steps[Math.floor(steps.length / 2)];
     const keys = Object.keys(run.settings);
     const name = keys.includes(studio.get("key")) ? studio.get("key") : "optimiser.rate";
     fill(parent, able.map((each) => each.name), run.name);

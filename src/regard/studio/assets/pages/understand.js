@@ -139,7 +139,8 @@ export function open(main, studio) {
     update() {
       const now = taskNow();
       const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[/** @type {keyof NAMES} */ (each)]]), () => ({ target: null, without: null }));
-      task.replaceChildren(tasksOf().length > 1 ? tasks.element : "");
+      task.replaceChildren(tasks.element);
+      task.hidden = tasksOf().length < 2;
       for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
       if (!studio.get("masked") && fields.masked.input !== document.activeElement) fields.masked.input.value = maskedText();
