@@ -103,6 +103,6 @@ def _fitting_steps(maps: Sequence[AttentionMap], most: int) -> int | None:
 
 def _sizes(heads: Sequence[np.ndarray], steps: int | None) -> Iterator[int]:
     for weights_1LS in heads:
-        arrays = (each for each in pack_weights(weights_1LS, steps).values())
-        parts = (each.tobytes() for each in arrays if isinstance(each, np.ndarray))
+        packed = pack_weights(weights_1LS, steps).items()
+        parts = (array.tobytes() for name, array in packed if name != "steps")
         yield len(zlib.compress(b"".join(parts), 6))
