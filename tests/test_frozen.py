@@ -46,10 +46,14 @@ RENAMED: dict[str, str] = {
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
     r"((?:Greedy|Sample)\(.*, repetition_penalty=1.0)\)": r"\1, logit_bias)",
+    r"^(Recipe\(.*, train), expect": r"\1, distributed, expect",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"\S+ distributed(?:\.\w+)? = .*",
+    r"\w+\.(?:view_record\(self.*|static_drawing\(self\))",
+    r"(?:Greedy|Sample)\.choice",
     r"[a-z]+ distributed\..*",  # keys of recipes
     r"train --(?:ranks|gpu) = None",
     r"(?:Greedy|Sample)\.logit_bias",

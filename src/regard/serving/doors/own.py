@@ -176,7 +176,7 @@ class InputResult(Struct):
     error: str | UnsetType = UNSET
 
 
-class Piece(Struct):
+class TextPiece(Struct):
     """A piece of a text, in a stream."""
 
     text: str
@@ -338,7 +338,7 @@ async def _stream(
         try:
             async for piece in resumed(first, pieces):
                 if isinstance(piece, str):
-                    yield event(Piece(piece))
+                    yield event(TextPiece(piece))
                 else:
                     usage = {"tokens": piece.usage, "inputs": 1}
                     results = [result_of(component, piece)]
