@@ -1,4 +1,4 @@
-"""The studio over real HTTP: files, policy, origins, records, runs and papers; markup stays text."""
+"""The studio over real HTTP: files, policy, origins, records, runs, papers, and markup as text."""
 
 import json
 from importlib.resources import files

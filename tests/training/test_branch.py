@@ -77,7 +77,7 @@ def test_a_branch_is_resumed_like_a_run(trained):
 @pytest.mark.parametrize(
     ("settings", "step", "message"),
     [
-        ((), 5, "has no checkpoint of this step, but: "),
+        ((), 5, "has no checkpoint of step 5, but: "),
         (("model.change.width=32",), 4, "model.change: differs from the recipe of "),
         (("batches.tokens=128",), 4, "batches.tokens: differs from the recipe of "),
         (("train.precision=bf16",), 4, "train.precision: differs from the recipe of "),

@@ -52,8 +52,8 @@ async def report(exchange: Exchange) -> Response:
 
     def reported(served: ServedModel) -> ViewRecord:
         labels = _own_labels(served.model, body.texts)
-        found = served.model.heads(body.texts, labels=labels).view_record()
-        return replace(found, json={**found.json, "prunable": _prunable(served)})
+        view = served.model.heads(body.texts, labels=labels).view_record()
+        return replace(view, json={**view.json, "prunable": _prunable(served)})
 
     return binary(await run(exchange, body, reported), body.model)
 

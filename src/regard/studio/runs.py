@@ -22,20 +22,20 @@ from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
 from regard.training.run_folder import RECIPE
 
 MOST_RUNS = 200
-DEPTH = 3  # folders of folders in which runs are found
+DEPTH = 3  # folders of folders in which runs are looked for
 REPEATED = ("--branch", "--at", "--out")  # options that a branch gives anew
 
 
 def runs_in(root: Path) -> dict[str, Path]:
     """Runs below a folder by their paths in it; links are not followed out of it."""
-    found: dict[str, Path] = {}
+    known: dict[str, Path] = {}
     patterns = ["/".join(["*"] * depth + [LOG]) for depth in range(DEPTH + 1)]
     for log in sorted(path for pattern in patterns for path in root.glob(pattern)):
         run = log.parent
-        if run.resolve().is_relative_to(root.resolve()) and len(found) < MOST_RUNS:
+        if run.resolve().is_relative_to(root.resolve()) and len(known) < MOST_RUNS:
             name = str(run.relative_to(root))
-            found[root.resolve().name if name == "." else name] = run
-    return found
+            known[root.resolve().name if name == "." else name] = run
+    return known
 
 
 def chosen_runs(exchange: Exchange, root: Path) -> dict[str, Path]:

@@ -71,9 +71,9 @@ async def run(
     return await call(served.name, lambda _: function(served), body.tokens, exchange.deadline)
 
 
-def binary(found: ViewRecord, served_name: str) -> Response:
+def binary(view: ViewRecord, served_name: str) -> Response:
     """A record as it travels, with the name of its model."""
-    named = found.with_source(model=served_name)
+    named = view.with_source(model=served_name)
     return Response(named.to_bytes(), media_type="application/octet-stream")
 
 
@@ -167,8 +167,8 @@ def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> Vi
     ]
     chances = {"probability": [*map(tree.probability, range(len(tree.nodes)))]}
     ends = [node.token in generator.ends for node in tree.nodes]
-    found = tree.view_record()
-    return replace(found, json={**found.json, "continuations": texts, "ends": ends, **chances})
+    view = tree.view_record()
+    return replace(view, json={**view.json, "continuations": texts, "ends": ends, **chances})
 
 
 class EvidenceRequest(StudioRequest, kw_only=True):
@@ -188,8 +188,8 @@ async def evidence(exchange: Exchange) -> Response:
 
     def attributed(served: ServedModel) -> dict[str, object]:
         parts = (given, body.target)
-        found = served.model.attribute(*parts, token=body.token, method=body.method)
-        return found.to_json()
+        view = served.model.attribute(*parts, token=body.token, method=body.method)
+        return view.to_json()
 
     return json_response(await run(exchange, body, attributed))
 

@@ -24,14 +24,12 @@ SHOWN = 12  # steps in a message
 def branch_run(run: Path, step: int, out: Path, recipe: Recipe) -> list[str]:
     """Make the folder of a branch, which is then resumed; return the keys that differ."""
     if not (run / RECIPE).is_file():
-        raise BadInput(f"--branch {run}: not the folder of a run: it has no {RECIPE}")
+        raise BadInput(f"{run}: not the folder of a run: it has no {RECIPE}")
     checkpoints = Checkpoints(run / "checkpoints")
     if step not in (steps := checkpoints.steps()):
         listed = ", ".join(f"{each:,}" for each in steps[-SHOWN:]) or "none"
-        advice = "train.keep_every=STEPS keeps more"
-        raise BadInput(
-            f"--at {step}: {run} has no checkpoint of this step, but: {listed}; {advice}"
-        )
+        known = f"has no checkpoint of step {step:,}, but: {listed}"
+        raise BadInput(f"{run}: {known}; train.keep_every keeps more")
     changed = changed_keys(run, recipe)
     for key in changed:
         if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
@@ -39,7 +37,7 @@ def branch_run(run: Path, step: int, out: Path, recipe: Recipe) -> list[str]:
             advice = f"a branch may change {tables}, without {', '.join(FIXED)}"
             raise BadInput(f"{key}: differs from the recipe of {run}; {advice}")
     if not is_empty(out):
-        raise BadInput(f"{out}: is not empty; choose a new folder, or --resume this branch")
+        raise BadInput(f"{out}: is not empty; choose a new folder, or resume this branch")
     progress, _ = checkpoints.load(step)  # a damaged one is an error before anything is written
     earlier = [each for each in steps if each <= step]
     averaged = recipe.train.regular(earlier)[-recipe.train.average :]

@@ -3,6 +3,7 @@
 import webbrowser
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlunsplit
 
 from typer import Argument, Option
 
@@ -56,7 +57,8 @@ def studio(
     sources = tuple(ModelSource(folder, called) for folder, called in named)
     config = ServerConfig(sources, settings, doors=studio_doors(runs))
     with bind(HOST, port) as listening:
-        address = f"http://{HOST}:{listening.getsockname()[1]}/studio"
+        _, number = listening.getsockname()
+        address = urlunsplit(("http", f"{HOST}:{number}", "/studio", "", ""))
 
         def tell() -> None:
             note(f"the studio is at {address}; Ctrl-C ends it")
