@@ -23,6 +23,7 @@ from safety.listings import LISTINGS
 
 # Names that the redraw changes: pattern in a frozen listing -> what it is now.
 RENAMED: dict[str, str] = {
+    r"(Recipe\(.*, train), expect=": r"\1, distributed, expect=",
     r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
     r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
     r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds, authors='')",
@@ -50,7 +51,7 @@ RENAMED: dict[str, str] = {
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
-    r"[a-z]+ distributed\..*",  # keys of recipes
+    r"[a-z-]+ distributed\b.*",  # keys of recipes
     r"train --(?:ranks|gpu) = None",
     r"(?:Greedy|Sample)\.logit_bias",
     r"coreference .*",  # keys of its recipes
