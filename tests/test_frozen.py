@@ -23,6 +23,7 @@ from safety.listings import LISTINGS
 
 # Names that the redraw changes: pattern in a frozen listing -> what it is now.
 RENAMED: dict[str, str] = {
+    r"(Recipe\(.*, train), expect=": r"\1, distributed, expect=",
     r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
     r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
     r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds, authors='')",
@@ -46,15 +47,13 @@ RENAMED: dict[str, str] = {
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
     r"((?:Greedy|Sample)\(.*, repetition_penalty=1.0)\)": r"\1, logit_bias)",
-    r"^(Recipe\(.*, train), expect": r"\1, distributed, expect",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
-    r"\S+ distributed(?:\.\w+)? = .*",
+    r"[a-z-]+ distributed\b.*",  # keys of recipes
     r"\w+\.(?:view_record\(self.*|static_drawing\(self\))",
     r"(?:Greedy|Sample)\.choice",
-    r"[a-z]+ distributed\..*",  # keys of recipes
     r"train --(?:ranks|gpu) = None",
     r"(?:Greedy|Sample)\.logit_bias",
     r"coreference .*",  # keys of its recipes
