@@ -4,8 +4,9 @@
     python bench/page.py --model FOLDER --text FILE              (of a trained encoder)
 
 "opened" is when the heat map and lines are painted, "pictures" when the small pictures of all heads
-are, both from the request of the page, which a server in this process answers. BERT-base with
-random weights has nearly uniform attention, which compresses less than that of a trained model.
+are, both from the request of the page, which a server in this process answers; "frames" are
+frames a second while the pointer moves over the heat map of all tokens. BERT-base with random
+weights has nearly uniform attention, which compresses less than that of a trained model.
 """
 
 import argparse
@@ -31,15 +32,32 @@ from regard.models.papers import bert
 
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0")
 PATIENCE = 120  # seconds for a page
-PROBE = """<script>requestAnimationFrame(() => setTimeout(() => {
+PROBE = """<script>const begin = () => requestAnimationFrame(() => setTimeout(() => {
 const opened = performance.now();
 const wait = () => {
-  if (painting.length) setTimeout(wait, 10);
-  else parent.postMessage(JSON.stringify([opened, performance.now()]), "*");
+  if (document.querySelector(".pictures")?.dataset.waiting !== "0") setTimeout(wait, 10);
+  else hover(performance.now());
+};
+const hover = (pictures) => { // one cell further in each frame
+  const cells = document.querySelector(".cells");
+  const { left, top, width, height } = cells.getBoundingClientRect();
+  const began = performance.now();
+  let frames = 0;
+  const next = () => {
+    const place = { clientX: left + (frames * 7) % width, clientY: top + (frames * 5) % height };
+    cells.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, ...place }));
+    if (++frames < 240) return requestAnimationFrame(next);
+    const rate = (1000 * frames) / (performance.now() - began);
+    parent.postMessage(JSON.stringify([opened / 1000, pictures / 1000, rate]), "*");
+  };
+  next();
 };
 wait();
-}))</script></body>"""
-FRAME = """<!doctype html><iframe src="page" width="1280" height="900"></iframe><script>
+}));
+const watch = () => (document.querySelector(".pictures") ? begin() : setTimeout(watch, 5));
+watch();
+</script></body>"""
+FRAME = """<!doctype html><iframe src="page#hide=" width="1280" height="900"></iframe><script>
 addEventListener("message", ({ data }) => fetch("times", { method: "POST", body: data }))
 </script>"""
 
@@ -57,9 +75,7 @@ def main() -> None:
     html = view.html()
     seconds = time.perf_counter() - start
     times = [open_page(html) for _ in range(asked.rounds)]
-    opened, pictures = (
-        interval([each / 1000 for each in kind]) for kind in zip(*times, strict=True)
-    )
+    opened, pictures, frames = (interval([*kind]) for kind in zip(*times, strict=True))
     (shown,) = view.maps
     emit(
         asked,
@@ -69,6 +85,7 @@ def main() -> None:
         written=round(seconds, 1),
         opened=rounded(opened),
         pictures=rounded(pictures),
+        frames=rounded(frames),
     )
 
 
@@ -93,7 +110,7 @@ def trained(asked: argparse.Namespace) -> AttentionView:
 
 
 def open_page(html: str) -> list[float]:
-    """Open a page in a new browser; milliseconds until it is shown, and until it is complete."""
+    """Open a page in a new browser; seconds until it is shown and complete, and frames."""
     pages = {"/": FRAME, "/page": html.replace("</body>", PROBE)}
     times: Queue[list[float]] = Queue()
 

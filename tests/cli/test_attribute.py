@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from regard.inside.views.pages import records_in
 from small_bert import model
 from verb import run
 
@@ -27,7 +28,9 @@ def test_text_json_and_tables_have_the_same_figures(folder, tmp_path):
     page, drawing = tmp_path / "page.html", tmp_path / "drawing.svg"
     said = run("attribute", folder, TEXT, "--html", page, "--svg", drawing)
     assert "completeness of integrated gradients" in said.stdout and "random" in said.stdout
-    assert "Deletion" in page.read_text() and drawing.read_text().startswith("<svg")
+    (shown,) = records_in(page.read_text())
+    assert shown.json["charts"][0]["title"] == "Deletion"
+    assert drawing.read_text().startswith("<svg")
     record = json.loads(run("attribute", folder, TEXT, "--json").stdout)
     table = run("attribute", folder, TEXT, "--format", "csv").stdout.split("\n\n")[0]
     rows = list(csv.DictReader(io.StringIO(table.split("\n", 1)[1])))

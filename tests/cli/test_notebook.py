@@ -5,10 +5,10 @@ import json
 import runpy
 import signal
 import sys
-from html import escape
 
 import pytest
 
+from regard.inside.views.pages import records_in
 from regard.models.folders import folder as folders
 from small_bert import small_bert
 
@@ -62,4 +62,5 @@ def test_a_view_is_printed_and_its_page_shows_the_chosen_head(monkeypatch, tmp_p
         monkeypatch, "look", tmp_path / "model", "an old sailor", *choice, "--html", page
     )
     assert "encoder, layer 1, head 1" in text and "\x1b" not in text
-    assert escape('{"map": 0, "layer": 1, "head": 1,') in page.read_text()
+    (shown,) = records_in(page.read_text())
+    assert shown.json["chosen"] == {"map": 0, "layer": 1, "head": 1}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.inside.probes import linear_probe
+from regard.inside.views.pages import records_in
 from small_bert import model as small_bert
 from small_probes import write_pairs, write_treebank
 from verb import run
@@ -55,8 +56,9 @@ def test_every_layer_is_printed_with_its_controls(folder, tmp_path):
     for name in NAMES:
         assert name in texts and f"{name}: tags" in texts
     assert texts.count("random weights") == texts.count("control task") == 2
-    page = html.read_text()
-    assert "majority" in page and "no verdict" in page and page.count("<svg") == 2
+    (shown,) = records_in(html.read_text())
+    assert len(shown.json["charts"]) == 2 and any("no verdict" in n for n in shown.json["notes"])
+    assert "majority" in [row[1] for row in shown.json["table"]["rows"]]
 
 
 def test_json_has_numbers_and_verdicts(folder):

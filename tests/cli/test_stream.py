@@ -7,6 +7,7 @@ import json
 import pytest
 
 import regard
+from regard.inside.views.pages import records_in
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
 from small_images import small_vit, write_images
@@ -31,7 +32,8 @@ def test_contributions_in_every_form(folders, tmp_path):
     command = "stream", folders / "gpt2", CLEAN, "--device", "cpu"
     text = run(*command, "--html", files[0], "--svg", files[1]).stdout
     assert text.startswith(f"{CLEAN}\nlogit of ") and "layer 1" in text
-    assert "<svg" in files[0].read_text() and files[1].read_text().startswith("<svg")
+    (shown,) = records_in(files[0].read_text())
+    assert shown.kind == "contributions" and files[1].read_text().startswith("<svg")
     record = json.loads(run(*command, "--json").stdout)
     rows = list(csv.DictReader(io.StringIO(run(*command, "--format", "csv").stdout)))
     values = [float(row["contribution"]) for row in rows]
@@ -67,7 +69,8 @@ def test_patches_in_every_form(folders, tmp_path):
     page = tmp_path / "page.html"
     text = run(*command, "--html", page).stdout
     assert text.startswith(f"{CLEAN} → {CORRUPTED}\nstates patched; logit of")
-    assert "▁old/▁dog" in page.read_text()
+    (shown,) = records_in(page.read_text())
+    assert "▁old/▁dog" in shown.json["grids"][0]["columns"]
     record = json.loads(run(*command, "--json").stdout)
     assert record["maps"][0]["effects"][-1][-1] == pytest.approx(1, abs=1e-2)
     rows = list(csv.DictReader(io.StringIO(run(*command, "--format", "csv").stdout)))

@@ -9,6 +9,7 @@ import pytest
 from sacrebleu import BLEU, CHRF
 
 from regard.api import load
+from regard.inside.views.pages import records_in
 from regard.models.papers import LINEAGE
 from regard.search.beam import Beam
 from verb import run
@@ -211,11 +212,15 @@ def test_align(model, small_run):
     assert "layer 1, head 1" in last.stderr
 
 
-def test_look(model, tmp_path):
+def test_look(model, tmp_path, monkeypatch):
     page, drawing = tmp_path / "look.html", tmp_path / "look.svg"
+    monkeypatch.setattr("sys.argv", ["regard", "look", "a model", "dog cow"])
     done = run("look", model, "dog cow", "--html", page, "--svg", drawing)
     assert "dog" in done.stdout
     assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    (shown,) = records_in(page.read_text())
+    source = {"command": "regard look 'a model' 'dog cow'", "model": str(model)}
+    assert shown.json["source"] == source
     assert drawing.read_text().startswith("<svg")
     record = json.loads(run("look", model, "dog cow", "--json", "--map", "encoder").stdout)
     assert record["columns"] == ["dog", "cow", "⟨end⟩"]

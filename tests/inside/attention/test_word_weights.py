@@ -14,6 +14,7 @@ from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.look import look
 from regard.inside.attention.word_weights import WordWeights
 from regard.inside.inspected_model import InspectedModel
+from regard.inside.views.pages import records_in
 
 SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))
@@ -70,11 +71,13 @@ def test_words_with_colour_lie_on_it():
 
 def test_the_page_is_whole_and_safe():
     page = SHOWN.html()
-    assert page.startswith("<!doctype html>") and "$" not in page
-    assert "&lt;good&gt;" in page and "<good>" not in page and "two&lt;" in page
-    assert 'style="--w:1.000" title="0.8000">one<' in page
-    assert not re.search(r"(src|href)=|https?://", page)
-    assert "dark" not in page.split("</style>")[1]  # on a dark page strong colours are bright
+    assert page.startswith("<!doctype html>")
+    assert "&lt;good&gt;" in page and "<good>" not in page and "two<" not in page
+    (shown,) = records_in(page)
+    assert shown.json["words"] == ["one", "two<", "th␛ree"] and shown.json["signed"] is False
+    (method,) = shown.json["methods"]
+    np.testing.assert_allclose(shown.array(method["values"])[0], SHOWN.weights, rtol=1e-6)
+    assert not re.search(r"<[^>]*(src|href)=", page.split("<script")[0])
 
 
 def test_no_word_has_a_weight_where_the_last_state_judges(model):

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import random
-import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +14,7 @@ from regard import BadInput
 from regard.ground.tape import NULL_TAPE
 from regard.inside.heads import report_heads as module
 from regard.inside.inspected_model import InspectedModel
+from regard.inside.views.pages import records_in
 from regard.inside.views.panels import png_bytes
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
@@ -182,10 +182,14 @@ def test_drawing_and_page(report):
     tooltips = [each.text for each in root.iter(f"{SVG}title")][1:]
     assert len(tooltips) == 4 and tooltips[0].startswith("encoder 0 0: ")
     assert "entropy" in tooltips[0]
-    page = report.html()
-    links, rows = re.findall(r'href="#([^"]+)"', page), re.findall(r'<tr id="([^"]+)"', page)
-    assert sorted(links) == sorted(rows) == [f"encoder-{n}-{m}" for n in (0, 1) for m in (0, 1)]
-    assert "<h2>Relations</h2>" in page and "entropy: entropy of the weights" in page
+    (shown,) = records_in(report.html())
+    (site,) = shown.json["sites"]
+    assert site["name"] == "encoder" and [len(layer) for layer in site["layers"]] == [2, 2]
+    assert {"role", "short", "summary", "figures"} == {*site["layers"][1][0]}
+    relations, heads = shown.json["tables"]
+    assert relations["title"] == "Relations" and relations["rows"][0][0] == "all"
+    assert heads["columns"][:4] == ["site", "layer", "head", "role"] and len(heads["rows"]) == 4
+    assert any(note.startswith("entropy: entropy of") for note in shown.json["notes"])
     text = report.text(60)
     assert "layer 1" in text and "nsubj: layer" in text
     assert max(map(len, text.splitlines())) <= 60

@@ -176,7 +176,9 @@ def test_views(tmp_path):
     assert grid.values_LC.shape == (2, 3) and grid.columns == ["head 0", "head 1", "mlp"]
     inner = sum(each.value for each in found.components if each.layer is not None)
     np.testing.assert_allclose(grid.values_LC.sum(), inner)
-    assert found.svg().startswith("<svg") and "layer 0" in found.html()
+    shown = found.view_record()
+    assert found.svg().startswith("<svg") and shown.json["logit"] == pytest.approx(found.logit)
+    assert shown.array(shown.json["grids"][0]["values"]).shape == (2, 3)
     record = found.to_json()
     assert record["target"] == "z" and record["logit"] == pytest.approx(found.logit, abs=1e-5)
     assert [each.value for each in found.largest(2)] == sorted(

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import tomllib
 import zlib
@@ -25,10 +24,13 @@ from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.word_weights import WordWeights
-from regard.inside.views import attention_html, packed_weights
+from regard.inside.views import attention_record
+from regard.inside.views.attention_record import pack_weights, unpack_weights
 from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.inside.views.markup import escape_controls
 from regard.inside.views.matrix_svg import draw_attention
+from regard.inside.views.pages import MODULES, asset, asset_names, records_in
+from regard.inside.views.view_record import ViewRecord
 from regard.text.segmentation import LabelledImage
 from small_bert import model
 
@@ -87,67 +89,60 @@ def example(labels=("a", "b", "c"), title="a title"):
 
 
 def embedded(html):
-    data, _ = Outline(html).scripts
-    return json.loads(data)
+    """Maps of the record in a page."""
+    (record,) = records_in(html)
+    return record.json["maps"]
+
+
+def weights_in(html, map, layer):
+    (record,) = records_in(html)
+    return unpack_weights(record, record.json["maps"][map]["layers"][layer]["weights"])
 
 
 def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
     look = example()
-    cross, encoder = embedded(look.html())
+    html = look.html()
+    cross, encoder = embedded(html)
     assert (cross["name"], encoder["name"]) == ("cross", "encoder")
     assert cross["queries"] == ["a", "b", "c"] and cross["keys"] == ["c", "b", "a"]
-    read = np.array([[unpack(head, 3, 3) for head in layer] for layer in cross["layers"]]) / 10_000
-    np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
+    for layer, weights_HLS in enumerate(look.maps[0].layers):
+        np.testing.assert_allclose(weights_in(html, 0, layer), weights_HLS, atol=0.5001e-4)
 
 
-def inflate(packed):
-    return zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS)
-
-
-def unpack(head, queries, keys):
-    """Weights of a head, in ten-thousandths: a byte below 128 stands alone, another begins two."""
-    written, units = iter(inflate(head)), []
-    for byte in written:
-        units.append(byte if byte < 128 else (byte - 128) * 128 + next(written))
-    return np.array(units).reshape(queries, keys)
-
-
-def unpack_steps(head, steps, queries, keys):
-    """Weights of a head, in steps of the largest weight of each row."""
-    written = inflate(head)
-    peaks = np.frombuffer(written[: 4 * queries], "<f4")
-    levels = np.frombuffer(written[4 * queries :], np.uint8).reshape(queries, keys)
-    return (levels / steps) ** (1 / packed_weights.POWER) * peaks[:, None]
+def packed_and_read(weights_HLS, steps):
+    record = ViewRecord.of("layer", weights=pack_weights(weights_HLS, steps))
+    record = ViewRecord.from_bytes(record.to_bytes())
+    return unpack_weights(record, record.json["weights"])
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60))
 def test_any_weights_can_be_unpacked(units):
-    weights = np.array(units, dtype=np.float32)[None] / 10_000
-    packed = packed_weights.Packing().pack(weights)
-    assert unpack(packed, 1, len(units)).tolist() == [units]
+    weights = np.array(units, dtype=np.float32)[None, None] / 10_000
+    np.testing.assert_allclose(packed_and_read(weights, None) * 10_000, [[units]], atol=1e-2)
 
 
-@pytest.mark.parametrize("steps", packed_weights.STEPS)
+@pytest.mark.parametrize("steps", attention_record.STEPS)
 def test_rounded_weights_are_half_a_step_off_at_most(steps):
-    weights = attention(1, 1, 40, 50)[0, 0] ** 3
-    weights[7] = 0
-    read = unpack_steps(packed_weights.Packing(steps).pack(weights), steps, 40, 50)
+    weights = attention(1, 1, 40, 50)[0] ** 3
+    weights[0, 7] = 0
+    read = packed_and_read(weights, steps)
     largest = weights.max(-1, keepdims=True)
-    widest = 1 - (1 - 0.5 / steps) ** (1 / packed_weights.POWER)
+    widest = 1 - (1 - 0.5 / steps) ** (1 / attention_record.POWER)
     assert (np.abs(read - weights) <= 1.001 * widest * largest).all()
-    np.testing.assert_allclose(read.max(-1), largest[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(read.max(-1), largest[..., 0], rtol=1e-6)
 
 
-def test_weights_are_rounded_as_little_as_there_is_room_for():
+def test_weights_are_rounded_as_little_as_there_is_room_for(monkeypatch):
     labels = tuple(f"token{number}" for number in range(64))
     maps = [AttentionMap("encoder", labels, labels, attention(3, 8, 64, 64))]
-    steps = []
-    for most in (200_000, 150_000, 100_000, 61_000, 20_000):
-        packed = packed_weights.pack_maps(maps, most)
-        steps.append(packed and packed[0].steps)
-        assert packed is None or packed[0].size <= most
-    assert steps[0] is None and steps[1] in packed_weights.STEPS and packed is None
-    assert steps[1] > steps[2] > steps[3]
+    every = []
+    for most in (200_000, 100_000, 60_000, 40_000):
+        monkeypatch.setattr(attention_record, "SMALL", most)
+        monkeypatch.setattr(attention_record, "MOST", most)
+        record = attention_record.attention_record("attention", maps)
+        every.append(record.json["maps"][0]["layers"][0]["weights"].get("steps"))
+        assert len(zlib.compress(record.to_bytes())) <= 1.1 * most
+    assert every[0] is None and every[1] > every[2] > every[3]
 
 
 def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
@@ -164,41 +159,26 @@ def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
 def test_the_page_of_an_image_contains_the_image_the_weights_and_the_classes():
     pillow = pytest.importorskip("PIL.Image")
     look = image_example()
-    outline = Outline(look.html())
-    (address,) = (value for tag, name, value in outline.attributes if (tag, name) == ("img", "src"))
-    start = "data:image/png;base64,"
-    assert address.startswith(start)
-    pixels = np.asarray(pillow.open(io.BytesIO(base64.b64decode(address[len(start) :]))))
-    np.testing.assert_array_equal(pixels, look.image.pixels_HWC)
-    picture, data, _ = map(json_or_none, outline.scripts)
-    assert picture["grid"] == [2, 3] and picture["tokens"] == ["class"]
-    assert len(picture["ramp"]) == 256 and picture["ramp"][0][3] == 0
-    for written, shown in zip(data, look.maps, strict=True):
-        assert written["queries"] == list(shown.queries)
-        for of_layer, weights_HLS in zip(written["layers"], shown.layers, strict=True):
-            for head, weights_LS in zip(of_layer, weights_HLS, strict=True):
-                read = unpack(head, 7, 7) / 10_000
-                np.testing.assert_allclose(read, weights_LS, atol=0.5001e-4)
-    assert [one["unchosen"] for one in data] == ["mean", "all"]
-    assert {"cat", "0.269", "dog", "0.731"} <= {text.strip() for text in outline.text}
-
-
-def json_or_none(script):
-    return json.loads(script) if script.startswith(("{", "[")) else None
+    html = look.html()
+    (record,) = records_in(html)
+    file = io.BytesIO(record.array(record.json["image"]).tobytes())
+    np.testing.assert_array_equal(np.asarray(pillow.open(file)), look.image.pixels_HWC)
+    assert record.json["grid"] == [2, 3] and record.json["tokens"] == ["class"]
+    for number, shown in enumerate(look.maps):
+        assert record.json["maps"][number]["queries"] == list(shown.queries)
+        for layer, weights_HLS in enumerate(shown.layers):
+            np.testing.assert_allclose(weights_in(html, number, layer), weights_HLS, atol=0.5001e-4)
+    assert [one["unchosen"] for one in record.json["maps"]] == ["mean", "all"]
+    classes = [(name, round(score, 3)) for name, score in record.json["classes"]]
+    assert classes == [("dog", 0.731), ("cat", 0.269)]
 
 
 def test_the_page_of_an_image_is_offline_and_complete():
     html = image_example(title="</title><script>alert(2)</script>", labels=("<b>", "&")).html()
     outline = Outline(html)
-    assert len(outline.scripts) == 3 and not [one for one in outline.attributes if one[0] == "b"]
-    addresses = [one[2] for one in outline.attributes if one[1] in ("src", "href", "action")]
-    assert len(addresses) == 1 and addresses[0].startswith("data:")
-    assert set(re.findall(r"https?://[^\"'\s]*", html)) == {"http://www.w3.org/2000/svg"}
-    assert "default-src 'none'; img-src data:" in html
-    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|innerHTML|eval\(", html)
-    there = {value for _, name, value in outline.attributes if name == "id"}
-    made = {"map", "layer", "head", "scale", "from"}
-    assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[2])) <= there | made
+    assert len(outline.scripts) == 2 and not [one for one in outline.attributes if one[0] == "b"]
+    assert not [one for one in outline.attributes if one[1] in ("src", "href", "action")]
+    assert "default-src 'none'; img-src data: blob:" in html
 
 
 def test_an_image_of_many_patches_makes_a_page_of_moderate_size():
@@ -208,34 +188,36 @@ def test_an_image_of_many_patches_makes_a_page_of_moderate_size():
 def test_too_many_weights_are_rounded_and_more_are_averaged_over_heads(monkeypatch):
     look = image_example(grid=(6, 6))
 
-    def data_of(most):
-        monkeypatch.setattr(attention_html, "MOST", most)
-        html = look.html()
-        _, data, _ = map(json_or_none, Outline(html).scripts)
-        return data, "heads are averaged here" in html
+    def record_of(most):
+        monkeypatch.setattr(attention_record, "SMALL", most)
+        monkeypatch.setattr(attention_record, "MOST", most)
+        (record,) = records_in(look.html())
+        return record, {
+            layer["weights"].get("steps")
+            for each in record.json["maps"]
+            for layer in each["layers"]
+        }
 
-    data, averaged = data_of(30_000)
-    assert [each["steps"] for each in data] == [None, None] and not averaged
-    data, averaged = data_of(9_000)
-    (steps,) = {each["steps"] for each in data}
-    assert steps in packed_weights.STEPS and not averaged
-    read = unpack_steps(data[0]["layers"][1][2], steps, 37, 37)
-    np.testing.assert_allclose(read, look.maps[0].layers[1][2], atol=0.7 / steps)
-    data, averaged = data_of(3_800)
-    assert [[len(heads) for heads in one["layers"]] for one in data] == [[1, 1], [1, 1]]
-    assert averaged
-    read = unpack_steps(data[0]["layers"][1][0], data[0]["steps"], 37, 37)
-    np.testing.assert_allclose(
-        read.max(axis=-1), look.maps[0].select(layer=1).max(axis=-1), rtol=1e-6
-    )
+    record, steps = record_of(30_000)
+    assert steps == {None} and "note" not in record.json
+    record, (steps,) = record_of(8_000)
+    assert steps in attention_record.STEPS and "note" not in record.json
+    read = unpack_weights(record, record.json["maps"][0]["layers"][1]["weights"])
+    np.testing.assert_allclose(read, look.maps[0].layers[1], atol=0.7 / steps)
+    record, _ = record_of(2_800)
+    heads = [[layer["heads"] for layer in each["layers"]] for each in record.json["maps"]]
+    assert heads == [[1, 1], [1, 1]] and "heads are averaged" in record.json["note"]
+    read = unpack_weights(record, record.json["maps"][0]["layers"][1]["weights"])[0]
+    expected = look.maps[0].select(layer=1)
+    np.testing.assert_allclose(read.max(axis=-1), expected.max(axis=-1), rtol=1e-6)
     with pytest.raises(BadInput, match=r"too many weights for a page \(up to 1,369 in a head\)"):
-        data_of(1_000)
+        record_of(700)
 
 
 def test_hostile_text_stays_text():
     html = example(HOSTILE, title="</title><script>alert(2)</script> & $style").html()
     outline = Outline(html)
-    assert len(outline.scripts) == 2  # the data and the page's own script
+    assert len(outline.scripts) == 2  # the record and the page's own script
     assert "</title><script>alert(2)</script> & $style" in outline.text
     assert embedded(html)[0]["queries"] == [escape_controls(each) for each in HOSTILE]
     html.encode()  # no lone surrogate is left
@@ -262,15 +244,6 @@ def test_the_script_only_writes_text_nodes():
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
 
 
-def test_the_script_asks_only_for_elements_that_are_there():
-    html = example().html()
-    outline = Outline(html)
-    there = {value for _, name, value in outline.attributes if name == "id"}
-    # the choosers, made by the script itself
-    made = {"map", "layer", "head", "scale", "view", "hide", "weights"}
-    assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[1])) <= there | made
-
-
 def test_a_long_text_makes_a_page_of_moderate_size():
     labels = tuple(f"token{number}" for number in range(120))
     look = AttentionView(
@@ -279,14 +252,19 @@ def test_a_long_text_makes_a_page_of_moderate_size():
     assert len(look.html()) < 4 * 4 * 120 * 120 * 5
 
 
-def test_all_heads_of_bert_on_128_tokens_make_a_page_of_four_megabytes():
+def test_all_heads_of_bert_on_128_tokens_make_a_page_of_two_megabytes():
     rng, labels = np.random.default_rng(0), tuple(f"token{number}" for number in range(128))
     weights = np.exp(2 * rng.normal(size=(12, 12, 128, 128)))
     weights /= weights.sum(-1, keepdims=True)
     html = AttentionView("bert", (AttentionMap("encoder", labels, labels, weights),)).html()
-    assert len(html) < 4_000_000
-    read = [unpack(head, 128, 128) for head in embedded(html)[0]["layers"][7]]
-    np.testing.assert_allclose(np.array(read) / 10_000, weights[7], atol=0.5001e-4)
+    assert len(html.encode()) < 2_000_000
+    read = weights_in(html, 0, 7)
+    assert (np.abs(read - weights[7]) <= 0.03 * weights[7].max(-1, keepdims=True)).all()
+
+
+def test_all_modules_and_the_style_take_300_kilobytes():
+    assert sum(len(asset(name).encode()) for name in asset_names()) <= 300_000
+    assert {f"{name}.js" for name in MODULES.values()} <= {*asset_names()}
 
 
 def special_words(view, side):
@@ -326,10 +304,20 @@ PAGES = {
 
 @pytest.mark.parametrize("look", PAGES.values(), ids=PAGES)
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own(look):
-    frame = {name: value for _, name, value in Outline(look._repr_html_()).attributes}
+    attributes = Outline(look._repr_html_()).attributes
+    frame = {name: value for tag, name, value in attributes if tag == "iframe"}
     assert frame["srcdoc"] == look.html()
-    assert frame["title"] == look.title and "onload" not in frame
-    assert frame["sandbox"] == "allow-scripts"
+    assert frame["title"] == look.title and "onload" not in {name for _, name, _ in attributes}
+    assert frame["sandbox"] == "allow-scripts allow-downloads"
+    images = [value for tag, name, value in attributes if (tag, name) == ("img", "src")]
+    drawing = look.svg()
+    if drawing:  # below the frame, for notebooks that are shown without frames
+        start = "data:image/svg+xml;base64,"
+        assert [base64.b64decode(one.removeprefix(start)).decode() for one in images] == [drawing]
+    assert look.static_drawing() == drawing
+    bundle = look._repr_mimebundle_()
+    assert bundle["text/html"] == look._repr_html_() and bundle["text/plain"] == str(look)
+    assert bundle.get("image/svg+xml", "") == drawing
 
 
 class Printer:
@@ -369,8 +357,17 @@ def test_pages_of_other_choices_differ():
 
 
 def test_the_parts_of_the_page_are_packed_with_the_package():
-    package = Path(attention_html.__file__).parents[2]
+    package = Path(attention_record.__file__).parents[2]
     project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["regard"]
-    for name in (path.name for path in (package / "inside" / "views" / "assets").iterdir()):
-        assert any(fnmatch(f"inside/views/assets/{name}", pattern) for pattern in patterns), name
+    for folder in ("assets", "modules"):
+        for path in (package / "inside" / "views" / folder).iterdir():
+            name = f"inside/views/{folder}/{path.name}"
+            assert any(fnmatch(name, pattern) for pattern in patterns), name
+
+
+def test_the_drawing_of_a_long_text_is_not_saved_in_notebooks():
+    labels = tuple(f"token{number}" for number in range(80))
+    look = AttentionView("long", (AttentionMap("e", labels, labels, attention(1, 1, 80, 80)),))
+    assert look.static_drawing() == "" and "image/svg+xml" not in look._repr_mimebundle_()
+    assert "<img" not in look._repr_html_().split("<iframe")[0]

@@ -1,8 +1,6 @@
 """A beam search in the terminal, as a drawing, as a page: complete, offline, safe from any text."""
 
 import re
-import tomllib
-from fnmatch import fnmatch
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -15,10 +13,10 @@ from rich.console import Console
 
 from regard.inside.trees.beam_tree import PRUNED
 from regard.inside.trees.recording_beam import RecordingBeam
-from regard.inside.views import beam_html
-from regard.inside.views.beam_html import tree_page
 from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.beam_text import tree_lines
+from regard.inside.views.markup import escape_controls
+from regard.inside.views.pages import records_in
 from regard.search import Beam, Constraints
 
 from ...search.toy import BOS, EOS, Toy, small_tree
@@ -119,7 +117,8 @@ def test_a_rule_that_chooses_otherwise_says_what():
     other = next(choice for choice in tree.choices if choice.hypothesis)
     text = tree.hypotheses[other.hypothesis].text
     assert any(line.endswith(f"{other.formula}  {text}".rstrip()) for line in printed(tree, 120))
-    assert text in "".join(Outline(tree_page(tree)).text)
+    choices = tree.view_record().json["choices"]
+    assert choices[tree.choices.index(other)]["hypothesis"] == other.hypothesis
 
 
 @settings(max_examples=30)
@@ -182,21 +181,21 @@ def test_drawing_and_page_are_well_formed_for_any_text(names, title):
     tree = toy_tree(names=names, title=title)
     draw_tree(tree).encode()
     ElementTree.fromstring(draw_tree(tree))
-    html = tree_page(tree)
+    html = tree.html()
     html.encode()
     Outline(html)
 
 
 def test_hostile_text_stays_text():
     tree = toy_tree(names=HOSTILE[:4], title=HOSTILE[0] + HOSTILE[4])
-    outline = Outline(tree_page(tree))
-    assert outline.tags.count("script") == 1
+    outline = Outline(tree.html())
+    assert outline.tags.count("script") == 2  # the record, and what draws it
     assert not [one for one in outline.attributes if one[1].startswith("on")]
     assert HOSTILE[0] in "".join(outline.text)
 
 
 def test_the_page_fetches_nothing_and_writes_only_text():
-    html = tree_page(toy_tree())
+    html = toy_tree().html()
     assert set(re.findall(r"https?://[^\"'\s]*", html)) == {"http://www.w3.org/2000/svg"}
     assert not [each for each in Outline(html).attributes if each[1] in ("src", "href", "action")]
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|innerHTML|eval\(", html)
@@ -206,32 +205,22 @@ def test_the_page_fetches_nothing_and_writes_only_text():
 
 def test_the_page_has_every_candidate_and_why():
     tree = toy_tree(Beam(3, finished=9), longest=6)
-    text = "".join(Outline(tree_page(tree)).text)
-    for number, node in enumerate(tree.nodes[1:], 1):
-        assert tree.why(number) in text
-        assert f"{node.total:.3f}" in text and f"{node.score:.3f}" in text
-    html = tree_page(tree)
-    numbers = {int(one) for one in re.findall(r'data-node="(\d+)"', html)}
-    assert numbers == {n for n, node in enumerate(tree.nodes) if node.fate not in PRUNED}
-    ends = re.findall(r'data-from="(\d+)" data-to="(\d+)"', html)
-    assert {(int(a), int(b)) for a, b in ends} == {
-        (tree.nodes[number].parent, number) for number in numbers if number
-    }
+    (record,) = records_in(tree.html())
+    assert record.kind == "beam_tree" and record.json["winner"] == list(tree.winner)
+    for number, (shown, node) in enumerate(zip(record.json["nodes"], tree.nodes, strict=True)):
+        assert [shown["parent"], shown["rank"], shown["fate"]] == [
+            node.parent,
+            node.rank,
+            node.fate,
+        ]
+        assert shown["why"] == tree.why(number) and shown["figures"] == tree.figures(number)
+        assert shown["text"] == escape_controls(tree.prefix_text(number))
 
 
 def test_a_wide_and_long_search_makes_a_page_of_moderate_size():
     tree = toy_tree(Beam(5, finished=99, early=False), Toy(3), longest=30)
     assert tree.steps == 30
-    assert len(tree_page(tree)) < 600_000
-
-
-def test_the_parts_of_the_page_are_packed_with_the_package():
-    package = Path(beam_html.__file__).parents[2]
-    project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["regard"]
-    for name in ("beam.html", "beam.css", "beam.js"):
-        assert (package / "inside/views/assets" / name).is_file()
-        assert any(fnmatch(f"inside/views/assets/{name}", pattern) for pattern in patterns), name
+    assert len(tree.html()) < 200_000
 
 
 def test_the_picture_in_the_docs_is_what_is_drawn():

@@ -3,14 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from regard import BadInput
 from regard.inside.heads.head_formation import Formation
+from regard.inside.views.pages import records_in
 from verb import run
-
-from .test_page_scripts import pytestmark as needs_node
-from .test_page_scripts import shown
 
 SCORES = [(0.02, 0.03), (0.02, 0.1), (0.01, 0.6), (0.04, 0.3), (0.03, 0.8), (0.02, 0.9)]
 
@@ -73,43 +72,13 @@ def test_losses_that_are_not_finite_are_null():
     assert "NaN" not in formed.html()
 
 
-@pytest.mark.skipif(*needs_node.args, **needs_node.kwargs)
-class TestPage:
-    """The page, by node."""
-
-    READOUT = 'return text("readout")'
-    CELLS = "return cells.map((cell) => cell.textContent)"
-
-    def test_it_opens_at_the_last_step(self, formed):
-        assert shown(formed, self.READOUT) == (
-            "step 100: dev loss 3.0000; highest induction: decoder, layer 1, head 0, 0.90"
-        )
-        assert shown(formed, self.CELLS) == ["0.02", "0.90"]
-
-    def test_the_slider_chooses_a_step(self, formed):
-        steps = 'at("step").value = "2"; at("step").fire("input");'
-        assert shown(formed, steps + self.CELLS) == ["0.01", "0.60"]
-        assert shown(formed, steps + "return past.length") == 0  # it still moves
-        steps += 'at("step").fire("change");'
-        assert shown(formed, steps + "return [location.hash, past.length]") == ["#step=40", 1]
-        assert shown(formed, steps + "history.back(); return chosen.step") == 5
-
-    def test_the_address_chooses_step_and_figure(self, formed):
-        readout = shown(formed, self.READOUT, hash="#step=20&figure=entropy")
-        assert readout.startswith("step 20: dev loss 3.8000; highest entropy")
-        assert shown(formed, "return chosen.step", hash="#step=21&figure=nothing") == 5
-        charts = "marks.map(({ chart }) => chart).filter(({ hidden }) => !hidden)"
-        names = f"return {charts}.map(({{ dataset }}) => dataset.chart)"
-        assert shown(formed, names, hash="#figure=entropy") == ["", "entropy"]
-
-    def test_the_mark_stands_at_the_step(self, formed):
-        place = "return marks.map(({ mark }) => +mark.attributes.x1)"
-        left, right = 64, 590
-        assert (
-            shown(formed, place, hash="#step=40")
-            == [pytest.approx(left + 0.4 * (right - left))] * 3
-        )
-        assert shown(formed, place) == [right] * 3
+def test_the_page_has_the_figures_of_every_step(formed):
+    (shown,) = records_in(formed.html("entropy"))
+    assert shown.json["first"] == "entropy" and shown.json["steps"] == [0, 20, 40, 60, 80, 100]
+    induction = shown.json["figures"]["induction"]
+    np.testing.assert_allclose(shown.array(induction["values"]), SCORES, rtol=1e-6)
+    assert shown.array(induction["exists"]).all() and induction["most"] == 1
+    assert shown.json["places"] == [["decoder", 0, 0], ["decoder", 1, 0]]
 
 
 def test_the_page_has_no_resources_and_no_markup_of_the_run(formed):
@@ -126,7 +95,9 @@ def test_the_verb(tmp_path):
     html, svg = tmp_path / "f.html", tmp_path / "f.svg"
     done = run("formation", tmp_path / "run", "--html", html, "--svg", svg)
     assert "layer 1, head 0: induction 0.90, appeared at step 80" in done.stdout
-    assert "slider" in html.read_text() and svg.read_text().startswith("<svg")
+    assert records_in(html.read_text())[0].kind == "formation" and svg.read_text().startswith(
+        "<svg"
+    )
     table = json.loads(
         run("formation", tmp_path / "run", "--figure", "entropy", "--json").stdout.splitlines()[0]
     )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from math import inf
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -18,6 +19,9 @@ from rich.text import Text
 from regard.ground.errors import BadInput, DataWarning
 from regard.ground.files import write_bytes
 from regard.inside.views.markup import clip
+
+if TYPE_CHECKING:
+    from regard.inside.views.view_record import ViewRecord
 
 GAP = 2  # spaces between columns
 LEAST = 3  # characters of a shortened heading
@@ -98,6 +102,15 @@ def check_suffixes(**files: Path | None) -> None:
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:
     """Write a text (HTML, SVG, lines) to a file; without a path, do nothing."""
     write_picture(path, lambda: draw().encode())
+
+
+def write_view(path: Path | None, record: "Callable[[], ViewRecord]", **source: object) -> None:
+    """Write a page of a view that names the command and its ``source``; without a path, nothing."""
+    from regard.inside.views.pages import page
+
+    named = {"command": shlex.join(["regard", *sys.argv[1:]])}
+    named |= {name: str(value) for name, value in source.items()}
+    write_page(path, lambda: page(record().with_source(**named)))
 
 
 def write_picture(path: Path | None, draw: Callable[[], bytes]) -> None:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_picture
+from regard.cli.io.console import (
+    OUT,
+    check_suffixes,
+    print_json,
+    write_page,
+    write_picture,
+    write_view,
+)
 from regard.cli.io.line_io import check_argument
 from regard.cli.io.table_formats import (
     OutputTable,
@@ -99,7 +106,7 @@ def attribute(
         OUT.print(view)
     else:
         print_tables(_tables(view), form)
-    write_page(html, view.html)
+    write_view(html, view.view_record, model=model)
     write_page(svg, view.svg)
 
 

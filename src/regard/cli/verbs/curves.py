@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_texts, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_texts, write_page, write_view
 from regard.cli.io.table_formats import (
     OutputTable,
     choose_format,
@@ -65,7 +65,7 @@ def curves(
     columns += [number_column(name, ".4g", missing="–") for name in drawing.drawn]
     print_tables([OutputTable(columns, drawing.last_values)], form)
     write_page(svg, drawing.svg)
-    write_page(html, drawing.html)
+    write_view(html, drawing.view_record)
 
 
 def _runs_in(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import check_suffixes, write_page
+from regard.cli.io.console import check_suffixes, write_page, write_view
 from regard.cli.io.table_formats import (
     Cell,
     OutputTable,
@@ -60,7 +60,7 @@ def formation(
     if name in CAUSAL_SCORES and not appeared:
         notes.append(f"no head has a score of {name} of {CAUSAL}")
     print_tables([_table(formed, name, notes)], form)
-    write_page(html, lambda: formed.html(name))
+    write_view(html, lambda: formed.view_record(name), data=run)
     write_page(svg, lambda: formed.svg(name))
 
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from typer import Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, complain, print_json, print_line, write_page
+from regard.cli.io.console import OUT, complain, print_json, print_line, write_view
 from regard.cli.io.line_io import (
     LineSource,
     parser_of,
@@ -255,7 +254,6 @@ def print_trees(
 ) -> None:
     """Print the tree of each line; an HTML page needs a file with one line."""
     from regard.inside.trees.token_tree import record_tokens
-    from regard.inside.views.beam_html import token_page
     from regard.inside.views.beam_text import token_lines
 
     lines = read_windows(LineSource(file, plain_text, window=1))
@@ -265,7 +263,7 @@ def print_trees(
             raise BadInput("--html: a page shows one prompt, and there are several")
     for (line,) in lines:
         tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
-        write_page(html, partial(token_page, tree))
+        write_view(html, tree.view_record)
         if as_json:
             print_json(tree.to_json())
         else:

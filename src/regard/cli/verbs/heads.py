@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from regard.cli import options
-from regard.cli.io.console import check_suffixes, write_page
+from regard.cli.io.console import check_suffixes, write_page, write_view
 from regard.cli.io.table_formats import (
     Column,
     OutputTable,
@@ -88,7 +88,7 @@ def heads(
     gold = None if labels is None else [*read_lines(labels)]
     report = loaded.heads(inputs, treebank=treebank, test=test, labels=gold, least=least)
     print_tables(_tables(report), form)
-    write_page(html, report.html)
+    write_view(html, report.view_record, model=model)
     write_page(svg, report.svg)
 
 

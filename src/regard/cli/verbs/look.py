@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_picture
+from regard.cli.io.console import (
+    OUT,
+    check_suffixes,
+    print_json,
+    write_page,
+    write_picture,
+    write_view,
+)
 from regard.cli.io.line_io import check_argument
 from regard.ground.errors import BadInput, shown
 
@@ -103,7 +110,7 @@ def look(
         print_json({**view.to_json(), **envelope})
     else:
         OUT.print(view)
-    write_page(html, view.html)
+    write_view(html, view.view_record, model=model)
     write_page(svg, view.svg)
 
 

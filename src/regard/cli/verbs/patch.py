@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
 from regard.cli.io.line_io import check_argument
 from regard.cli.io.table_formats import (
     OutputTable,
@@ -89,7 +89,7 @@ def patch(
         names, cells = effects.table
         columns = [*map(text_column, names[:-1]), number_column(names[-1], "+.4f")]
         print_tables([OutputTable(columns, cells, notes=[effects.caption])], form)
-    write_page(html, effects.html)
+    write_view(html, effects.view_record, model=model)
     write_page(svg, effects.svg)
 
 

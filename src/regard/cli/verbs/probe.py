@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, note, print_texts, write_page
+from regard.cli.io.console import OUT, check_suffixes, note, print_texts, write_page, write_view
 from regard.cli.io.table_formats import (
     Column,
     OutputTable,
@@ -101,7 +101,7 @@ def probe(
         OutputTable([*map(_column, VERDICT_COLUMNS)], report.verdict_table(), notes=report.notes),
     ]
     print_tables(tables, form)
-    write_page(html, report.html)
+    write_view(html, report.view_record, model=", ".join(models))
     write_page(svg, report.svg)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
 from regard.cli.io.line_io import check_argument
 from regard.cli.io.table_formats import (
     Cell,
@@ -78,7 +78,7 @@ def stream(
         OUT.print(view)
     else:
         print_tables([table], form)
-    write_page(html, view.html)
+    write_view(html, view.view_record, model=model)
     write_page(svg, view.svg)
 
 

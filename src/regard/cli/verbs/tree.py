@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Context, Option
 
 from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
+from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
 from regard.cli.io.line_io import check_argument
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def tree(
     from regard.api import load
     from regard.cli.decode import base_beam
     from regard.inside.trees.recording_beam import record_tree
-    from regard.inside.views.beam_html import tree_page
     from regard.inside.views.beam_svg import BeamDrawing
     from regard.inside.views.beam_text import tree_lines
 
@@ -64,7 +63,7 @@ def tree(
     overrides = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
     beam = replace(base_beam(translator, overridden=bool(overrides)), **overrides)
     searched = record_tree(translator, text, beam)
-    write_page(html, lambda: tree_page(searched))  # before a closed pipe ends the verb
+    write_view(html, searched.view_record, model=model)  # before a closed pipe ends the verb
     write_page(svg, BeamDrawing(searched).svg)
     if as_json:
         print_json(_record(searched))

@@ -24,6 +24,8 @@ from regard.inside.views.matrix_svg import draw_attention
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
 
+MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
+
 
 class TextPrinter(Protocol):
     """Protocol of the printer that IPython passes to ``_repr_pretty_``."""
@@ -151,6 +153,10 @@ class AttentionView(View):
         shown, weights_LS = self._shown
         labels = shown.queries, shown.keys
         return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
+
+    def static_drawing(self) -> str:
+        _, weights_LS = self._shown
+        return self.svg() if weights_LS.size <= MOST_DRAWN else ""
 
     def view_record(self, *, lazy: bool = False) -> ViewRecord:
         """Record of all maps; with ``lazy``, the weights of layers are asked for one by one."""

@@ -18,7 +18,7 @@ UNIT = 10_000
 POWER = 0.75
 FINEST = 255
 STEPS = (FINEST, 180, 127, 90, 63, 45, 31, 22, 15, 11, 7, 5, 3)
-SAMPLE = 8  # one head of so many is packed to estimate the size of all
+SAMPLE = 6  # heads that are packed to estimate the size of all
 MOST = 14_000_000  # bytes of all weights of a page; base64 makes them a third longer
 SMALL = 1_250_000  # bytes that the weights of every page may have
 SHARE = 0.5  # bytes for each weight of larger pages
@@ -94,7 +94,7 @@ def unpack_weights(record: ViewRecord, weights: Mapping[str, Any]) -> np.ndarray
 def _fitting_steps(maps: Sequence[AttentionMap], most: int) -> int | None:
     """Steps of the finest packing that fits into ``most`` bytes; None: units; 0: none fits."""
     heads = [weights_LS[None] for each in maps for layer in each.layers for weights_LS in layer]
-    sample = heads[SAMPLE // 2 :: SAMPLE] or heads
+    sample = heads[:: max(1, len(heads) // SAMPLE)][:SAMPLE]
     for steps in (None, *STEPS):
         if sum(_sizes(sample, steps)) * len(heads) <= most * max(len(sample), 1):
             return steps
@@ -103,6 +103,6 @@ def _fitting_steps(maps: Sequence[AttentionMap], most: int) -> int | None:
 
 def _sizes(heads: Sequence[np.ndarray], steps: int | None) -> Iterator[int]:
     for weights_1LS in heads:
-        arrays = (each for each in pack_weights(weights_1LS, steps).values())
-        parts = (each.tobytes() for each in arrays if isinstance(each, np.ndarray))
+        packed = pack_weights(weights_1LS, steps).items()
+        parts = (array.tobytes() for name, array in packed if name != "steps")
         yield len(zlib.compress(b"".join(parts), 6))

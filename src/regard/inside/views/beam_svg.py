@@ -1,7 +1,4 @@
-"""Searches as SVG: one row per step, with the candidates that were not pruned, by rank.
-
-A drawing is a standalone file with fixed colours, or part of a page with the page's colours.
-"""
+"""Searches as SVG: one row per step, with the candidates that were not pruned, by rank."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,23 +33,22 @@ class NodeBox(NamedTuple):
 
 @dataclass(frozen=True)
 class BeamDrawing:
-    """SVG of a search tree; ``in_page`` leaves colours, heading and tooltips to the page."""
+    """SVG of a search tree, a standalone file."""
 
     tree: SearchTree
-    in_page: bool = False
 
     def svg(self) -> str:
         """Complete SVG element."""
-        tree, top = self.tree, MARGIN + (0 if self.in_page else HEADING)
+        tree, top = self.tree, MARGIN + HEADING
         boxes = self.boxes(top)
         right = max(box.x + box.width for box in boxes.values()) + 2 * GAP
         pruned = {step: _pruned(tree, step) for step in range(1, tree.steps + 1)}
-        least = 0 if self.in_page else text_length("m" * LINE, SMALL)
+        least = text_length("m" * LINE, SMALL)
         beside = max(text_length(text, SMALL) for text in pruned.values())
         width, height = max(right + beside + MARGIN, least), top + ROW * tree.steps + BOX + MARGIN
         parts = [
             f"<desc>{escape(tree.summary)}</desc>",
-            *([] if self.in_page else self.heading()),
+            *self.heading(),
             *self.edges(boxes),
             *(line for number, box in boxes.items() for line in self.node(number, box)),
             *(line for row in pruned.items() for line in self.beside(right, top, *row)),
@@ -61,11 +57,7 @@ class BeamDrawing:
 
     def paint(self, **roles: str) -> str:
         """Attributes for the colours of these roles, such as ``fill="ink"``."""
-        if not self.in_page:
-            return " ".join(f'{what}="{COLOURS[role]}"' for what, role in roles.items())
-        mixed = {"paper": "rgb(var(--paper))", "accent": "rgb(var(--accent))"}
-        values = {what: mixed.get(role, f"var(--{role})") for what, role in roles.items()}
-        return 'style="' + ";".join(f"{what}:{value}" for what, value in values.items()) + '"'
+        return " ".join(f'{what}="{COLOURS[role]}"' for what, role in roles.items())
 
     def boxes(self, top: float) -> dict[int, NodeBox]:
         """Boxes of the nodes that were not pruned."""
@@ -108,17 +100,14 @@ class BeamDrawing:
                 f"{box.middle:.1f} {y + half:.1f} {box.middle:.1f} {box.y:.1f}"
             )
             role, thick = ("accent", 2.4) if number in won else ("quiet", 0.8)
-            mark = f' data-from="{parent}" data-to="{number}"' if self.in_page else ""
             stroke = f'stroke-width="{thick}" fill="none" {self.paint(stroke=role)}'
-            yield f'<path d="{curve}" {stroke}{mark}/>'
+            yield f'<path d="{curve}" {stroke}/>'
 
     def node(self, number: int, box: NodeBox) -> Iterator[str]:
         """Draw a box with the token and its figures; hypotheses that ended have square corners."""
         node = self.tree.nodes[number]
         won, ended = number in self.tree.winner, node.fate in ENDED
-        button = f'class="node" data-node="{number}" tabindex="0" role="button"'
-        mark = f' {button} aria-pressed="false"' if self.in_page else ""
-        yield f"<g{mark}><title>{escape(describe_node(self.tree, number))}</title>"
+        yield f"<g><title>{escape(describe_node(self.tree, number))}</title>"
         size = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{BOX}"'
         colours = self.paint(fill="paper", stroke="accent" if won else "ink" if ended else "rule")
         thick = 1.6 if won or ended else 1

@@ -1,19 +1,19 @@
-"""Grids of layers × heads, coloured by role, as standalone SVG and as a page with tables."""
+"""Grids of layers × heads, coloured by role, as standalone SVG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.views.line_chart import HUES, PAGE_COLOURS, PRINT_COLOURS, ChartColours
+from regard.inside.views.line_chart import HUES
 from regard.inside.views.markup import (
     GAP,
+    INK,
     LINE,
     MARGIN,
-    Rows,
+    QUIET,
+    RULE,
     clip,
     escape_line,
-    fill_template,
-    html_table,
     svg_background,
     svg_element,
     svg_heading,
@@ -48,50 +48,17 @@ class GridSite:
         return max(map(len, self.layers), default=0)
 
 
-TitledTable = tuple[str, Sequence[str], Rows, Sequence[str]]
-"""Heading, columns, rows, and an id for each row, if rows have ids."""
-
-
 def draw_head_grids(
     title: str, caption: str, sites: Sequence[GridSite], roles: Sequence[str]
 ) -> str:
     """Grids of all sites below each other, with a legend of the roles, as SVG."""
     heading = svg_heading([escape_line(title)], escape_line(caption))
     top = MARGIN + 2 * LINE + GAP
-    return _svg(title, sites, roles, PRINT_COLOURS, [svg_background(), *heading], top, linked=False)
-
-
-def head_page(
-    title: str,
-    caption: str,
-    sites: Sequence[GridSite],
-    roles: Sequence[str],
-    tables: Sequence[TitledTable],
-    notes: Sequence[str],
-) -> str:
-    """Page with the grids, whose cells lead to the rows of tables, and notes."""
-    grid = _svg(title, sites, roles, PAGE_COLOURS, [], MARGIN, linked=True)
-    parts = {
-        "caption": escape(escape_line(caption)),
-        "grid": grid,
-        "tables": "\n".join(
-            f"<h2>{escape(heading)}</h2>\n{html_table(columns, rows, ids)}"
-            for heading, columns, rows, ids in tables
-        ),
-        "notes": "\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
-    }
-    return fill_template("heads.html", title=title, styles=["report.css", "heads.css"], **parts)
+    return _svg(title, sites, roles, [svg_background(), *heading], top)
 
 
 def _svg(
-    title: str,
-    sites: Sequence[GridSite],
-    roles: Sequence[str],
-    colours: ChartColours,
-    first: Sequence[str],
-    top: float,
-    *,
-    linked: bool,
+    title: str, sites: Sequence[GridSite], roles: Sequence[str], first: Sequence[str], top: float
 ) -> str:
     hues = dict(zip(roles, HUES, strict=False))
     used = [
@@ -99,7 +66,7 @@ def _svg(
     ]
     parts, width = [*first], float(LEFT + 2 * MARGIN)
     for site in sites:
-        parts += _grid(site, hues, colours, top, linked)
+        parts += _grid(site, hues, top)
         width = max(width, LEFT + WIDE * site.widest + 2 * MARGIN)
         top += LINE + HIGH * len(site.layers) + LINE
     width = max(width, 420, 2 * MARGIN + sum(text_length(role) + 3 * GAP + 8 for role in used))
@@ -108,29 +75,26 @@ def _svg(
         parts.append(
             f'<rect x="{x:.0f}" y="{top - 10:.0f}" width="12" height="12" fill="{hues[role]}"/>'
         )
-        parts.append(f'<text x="{x + 18:.0f}" y="{top:.0f}" fill="{colours.quiet}">{role}</text>')
+        parts.append(f'<text x="{x + 18:.0f}" y="{top:.0f}" fill="{QUIET}">{role}</text>')
         x += text_length(role) + 3 * GAP + 12
-    return svg_element(title, width, top + MARGIN, parts, colours.ink)
+    return svg_element(title, width, top + MARGIN, parts, INK)
 
 
-def _grid(
-    site: GridSite, hues: Mapping[str, str], colours: ChartColours, top: float, linked: bool
-) -> Iterator[str]:
+def _grid(site: GridSite, hues: Mapping[str, str], top: float) -> Iterator[str]:
     """Cells of one site, with the numbers of heads above and of layers at the left."""
     yield f'<text x="{MARGIN}" y="{top + 14:.0f}">{escape(site.name)}</text>'
     for head in range(site.widest):
         place = f'x="{MARGIN + LEFT + WIDE * (head + 0.5):.0f}" y="{top + 14:.0f}"'
-        yield f'<text {place} text-anchor="middle" fill="{colours.quiet}">{head}</text>'
+        yield f'<text {place} text-anchor="middle" fill="{QUIET}">{head}</text>'
     for layer, cells in enumerate(site.layers):
         y = top + LINE + HIGH * layer
-        name = f'x="{MARGIN}" y="{y + HIGH / 2 + 4:.0f}" fill="{colours.quiet}"'
+        name = f'x="{MARGIN}" y="{y + HIGH / 2 + 4:.0f}" fill="{QUIET}"'
         yield f"<text {name}>layer {layer}</text>"
         for head, cell in enumerate(cells):
-            drawn = _cell(cell, hues.get(cell.role), colours, MARGIN + LEFT + WIDE * head, y)
-            yield f'<a href="#{cell.anchor}">{drawn}</a>' if linked else drawn
+            yield _cell(cell, hues.get(cell.role), MARGIN + LEFT + WIDE * head, y)
 
 
-def _cell(cell: GridCell, hue: str | None, colours: ChartColours, x: float, y: float) -> str:
+def _cell(cell: GridCell, hue: str | None, x: float, y: float) -> str:
     """Rectangle with the short text, and the figures as a tooltip."""
     figures = ", ".join(f"{name} {value}" for name, value in cell.figures.items())
     tooltip = f"{cell.anchor.replace('-', ' ')}: {cell.summary or 'no role'}; {figures}"
@@ -141,6 +105,6 @@ def _cell(cell: GridCell, hue: str | None, colours: ChartColours, x: float, y: f
     text = f'<text {place} font-size="{SMALL}" fill="#ffffff">{short}</text>'
     return (
         f"<g><title>{escape(escape_line(tooltip))}</title>"
-        f'<rect {size} fill="{fill}" stroke="{colours.rule}" pointer-events="all"/>'
+        f'<rect {size} fill="{fill}" stroke="{RULE}" pointer-events="all"/>'
         f"{text if cell.short else ''}</g>"
     )

@@ -7,7 +7,7 @@ Pages are filled templates of ``assets``.
 import unicodedata
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import chain, repeat
@@ -100,21 +100,16 @@ def read_asset(name: str) -> str:
     return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
 
 
-def fill_template(
-    name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **parts: str
-) -> str:
+def fill_template(name: str, *, title: str, styles: Sequence[str], **parts: str) -> str:
     """HTML page from the template of that name, without external resources.
 
-    The title is plain text, styles and scripts are names of assets, and other parts are HTML.
+    The title is plain text, styles are names of assets, and other parts are HTML.
     """
     title = escape(escape_line(title))
     head = Template(read_asset("head.html")).substitute(
-        title=title,
-        policy=f"{POLICY}; script-src 'unsafe-inline'" if scripts else POLICY,
-        style="".join(map(read_asset, styles)),
+        title=title, policy=POLICY, style="".join(map(read_asset, styles))
     )
-    script = "\n".join(map(read_asset, scripts))
-    return Template(read_asset(name)).substitute(title=title, head=head, script=script, **parts)
+    return Template(read_asset(name)).substitute(title=title, head=head, **parts)
 
 
 class Titled(Protocol):
@@ -123,7 +118,7 @@ class Titled(Protocol):
     @property
     def title(self) -> str: ...
     def html(self) -> str: ...
-    def svg(self) -> str: ...
+    def static_drawing(self) -> str: ...
 
 
 class HTMLPage(ABC):
@@ -137,12 +132,16 @@ class HTMLPage(ABC):
         """Standalone SVG file; empty if there is no drawing."""
         return ""
 
+    def static_drawing(self) -> str:
+        """Drawing for saved notebooks that are shown without scripts; empty: none."""
+        return self.svg()
+
     def _repr_html_(self: Titled) -> str:
         """Page in an iframe, which keeps the styles of page and notebook apart.
 
         It covers the drawing, which is left where a notebook is shown without iframes.
         """
-        title, drawing = escape(escape_line(self.title)), self.svg()
+        title, drawing = escape(escape_line(self.title)), self.static_drawing()
         place = "grid-area:1/1;width:100%;border:0"
         image = ""
         if drawing:
@@ -159,7 +158,7 @@ class HTMLPage(ABC):
     ) -> dict[str, str]:
         """Page, drawing and text: a notebook shows the first that it can."""
         bundle = {"text/html": HTMLPage._repr_html_(self), "text/plain": str(self)}
-        drawing = self.svg()
+        drawing = self.static_drawing()
         return {**bundle, "image/svg+xml": drawing} if drawing else bundle
 
 
@@ -181,16 +180,6 @@ def html_table(columns: Sequence[str], rows: Rows, ids: Sequence[str] = ()) -> s
     cells = (_table_row("td", row, name) for row, name in zip(rows, own, strict=False))
     lines = [_table_row("th", columns), *cells]
     return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
-
-
-def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
-    """Table rows of the names with the highest scores, each with its score and a bar."""
-    names = sorted(scores, key=scores.__getitem__, reverse=True)[:most]
-    return "\n".join(
-        f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
-        f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
-        for name in names
-    )
 
 
 def _table_row(tag: str, cells: Sequence[str], name: str = "") -> str:

@@ -7,13 +7,13 @@ In a page each module is a function that runs once, in the order of imports: ``i
 import re
 import zlib
 from abc import abstractmethod
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 
-from regard.inside.views.markup import POLICY, HTMLPage, escape_line
+from regard.inside.views.markup import HTMLPage, escape_line
 from regard.inside.views.view_record import ViewRecord
 
 MODULES = {
@@ -41,8 +41,12 @@ MODULES = {
 }
 """Module of each kind of record."""
 
+POLICY = (
+    "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+)
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function|const) (\w+))", re.MULTILINE)
+_COMMENT = re.compile(r"/\*\*[\s\S]*?\*/ ?|^ *//.*\n", re.MULTILINE)
 _HEAD = """<!doctype html>
 <html lang="en" class="regard-page">
 <head>
@@ -93,23 +97,17 @@ def asset(name: str) -> str:
     return (files("regard.inside.views") / "modules" / name).read_text(encoding="utf-8")
 
 
-def page(
-    record: ViewRecord | Sequence[ViewRecord], title: str | None = None, summary: str | None = None
-) -> str:
+def page(*records: ViewRecord, title: str | None = None, summary: str | None = None) -> str:
     """HTML page of one record or several, without external resources.
 
     Default title and summary: the title and the caption of the first record.
     """
-    records = [record] if isinstance(record, ViewRecord) else list(record)
     first = records[0].json
     names = dict.fromkeys(MODULES[each.kind] for each in records)
     heading = escape(escape_line(str(first.get("title", "") if title is None else title)))
     under = str(first.get("caption", "") if summary is None else summary)
     head = _HEAD.format(
-        policy=f"{POLICY} blob:; script-src 'unsafe-inline'".replace("data:;", "data: blob:;"),
-        title=heading,
-        summary=escape(escape_line(under)),
-        style=asset("theme.css"),
+        policy=POLICY, title=heading, summary=escape(escape_line(under)), style=asset("theme.css")
     )
     blocks = "".join(
         f'<section><script type="text/plain" data-record="{each.kind}">'
@@ -120,9 +118,15 @@ def page(
     return head + blocks + _TAIL.format(script=bundle([*names, "page"]), views=views)
 
 
+def records_in(html: str) -> list[ViewRecord]:
+    """Records of a page that ``page`` has written."""
+    texts = re.findall(r'<script type="text/plain" data-record="\w+">([^<]*)</script>', html)
+    return [ViewRecord.from_bytes(zlib.decompress(b64decode(text), -15)) for text in texts]
+
+
 def packed(record: ViewRecord) -> str:
     """Record as base64 of raw deflate (RFC 1951)."""
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
     return b64encode(deflate.compress(record.to_bytes()) + deflate.flush()).decode()
 
 
@@ -139,7 +143,7 @@ def _in_order(names: Sequence[str]) -> Iterator[str]:
 
 
 def _as_constant(name: str) -> str:
-    source = asset(f"{name}.js")
+    source = _COMMENT.sub("", asset(f"{name}.js"))
     exported = ", ".join(match[2] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub(r"\1", _IMPORT.sub(_as_destructuring, source))
     return f"const {name} = (() => {{\n{body}return {{ {exported} }};\n}})();"

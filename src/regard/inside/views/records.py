@@ -84,9 +84,9 @@ def queries_keys_record(
     if not 0 <= head < len(weights_HLS):
         raise BadInput(f"no head {head} in layer {layer}; there are 0 to {len(weights_HLS) - 1}")
     path = attention.site.tape_path.format(layer=layer)
-    q_LHK, k_SGK = record[f"{path}.queries"], record[f"{path}.keys"]
-    shared = q_LHK.shape[1] // k_SGK.shape[1]  # heads of queries that share a head of keys
-    q_LK, k_SK = q_LHK[:, head], k_SGK[:, head // shared]
+    q_LHK, k_SHK = record[f"{path}.queries"], record[f"{path}.keys"]
+    shared = q_LHK.shape[1] // k_SHK.shape[1]  # heads of queries that share a head of keys
+    q_LK, k_SK = q_LHK[:, head], k_SHK[:, head // shared]
     scores_HLS = record.get(f"{path}.scores")
     return ViewRecord.of(
         "queries_keys",

@@ -47,6 +47,14 @@ class ViewRecord:
         before = self.json.get("source", {})
         return replace(self, json={**self.json, "source": {**before, **source}})
 
+    def view_record(self) -> "ViewRecord":
+        """The record itself, where a result may stand."""
+        return self
+
+    def static_drawing(self) -> str:
+        """Drawing of the record: there is none."""
+        return ""
+
     def to_bytes(self) -> bytes:
         """The record as it travels: header and buffers."""
         lengths = [len(each) for each in self.buffers]
@@ -79,8 +87,6 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
         return escape_controls(value)
     if isinstance(value, np.ndarray):
         return _reference(value, buffers)
-    if isinstance(value, np.generic):
-        return _plain(value.item(), buffers)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -89,7 +95,9 @@ def _plain(value: object, buffers: list[bytes]) -> Any:
         return _reference(np.frombuffer(value, np.uint8), buffers)
     if isinstance(value, Sequence):
         return [_plain(each, buffers) for each in value]
-    return value
+    if value is None or isinstance(value, int):
+        return value
+    return _plain(np.asarray(value).item(), buffers)
 
 
 def _reference(array: np.ndarray, buffers: list[bytes]) -> dict[str, object]:

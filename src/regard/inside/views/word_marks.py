@@ -61,16 +61,6 @@ def mark_word(word: str, share: float, *, coloured: bool) -> Text:
     return Text(word + SHADES[level] + ("-" if share < 0 and level else ""))
 
 
-def word_spans(words: Sequence[str], values: np.ndarray) -> str:
-    """Words as spans of ``words.css``, each with its value as a tooltip."""
-    columns = (map(escape_controls, words), values, shares(values))
-    return " ".join(
-        f'<span{" class=below" if share < 0 else ""} style="--w:{abs(share):.3f}" '
-        f'title="{value:.4f}">{escape(word)}</span>'
-        for word, value, share in zip(*columns, strict=True)
-    )
-
-
 def draw_bars(
     title: str, caption: str, words: Sequence[str], columns: Mapping[str, np.ndarray]
 ) -> str:

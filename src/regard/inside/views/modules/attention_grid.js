@@ -71,6 +71,7 @@ export function drawGrid(context, scene, host) {
   const some = () => {
     if (context.signal.aborted) return;
     for (const job of jobs.splice(0, several)) job();
+    pictures.dataset.waiting = jobs.length;
     if (jobs.length) setTimeout(some);
   };
   if (jobs.length <= several) some();

@@ -8,6 +8,7 @@ import { attentionChoosers, defaults, headsOf, largest, matrixOf, sceneOf } from
 /** @typedef {{matrix: Float32Array[], head: number | null, hue: string, dashed: boolean, shift: number}} Bundle */
 const FAINT = 1 / 20; // share of the largest weight below which lines would only be haze
 const FAINT_ALONE = 1 / 200; // of one word
+const MOST_ALONE = 60; // lines of one word
 
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
@@ -25,6 +26,7 @@ export function drawLines(context, scene, host) {
     + "Switch on heads to see each in its colour. ", scene.hidden));
   headButtons(context, scene, host);
   const bundles = bundlesOf(context, scene);
+  scene.bundles = bundles;
   const peak = Math.max(...bundles.map(({ matrix }) => largest(matrix))) || 1;
   const tall = Math.max(scene.queries.length, scene.keys.length, 1);
   const [height, size] = tall > 40 ? [17, 11.5] : [27, 14.5];
@@ -85,7 +87,7 @@ export function drawLines(context, scene, host) {
   cursor(element, tall, 2, (row, column) => {
     scene.point(target(row, column));
     lit[0]?.scrollIntoView({ block: "nearest" });
-  }, () => scene.point({}), (row, column) => scene.keep(target(row, column)));
+  }, scene.release, (row, column) => scene.keep(target(row, column)));
 }
 
 /** What is drawn: matrices, each with a colour, and a shift so that none lies on another.
@@ -121,7 +123,7 @@ function oneWord(bundles, peak, query, key) {
       for (const k of keys) if (matrix[q][k] >= peak * FAINT_ALONE) found.push([matrix[q][k], bundle, q, k]);
     }
   }
-  return found.sort(([one], [other]) => other - one).slice(0, 200);
+  return found.sort(([one], [other]) => other - one).slice(0, MOST_ALONE);
 }
 /** @param {Context} context @param {Scene} scene @param {HTMLElement} host */
 function headButtons(context, scene, host) {

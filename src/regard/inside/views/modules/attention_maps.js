@@ -4,7 +4,7 @@
 // record.maps is a list of {name, queries, keys, special: {queries, keys}, allowed, unchosen, layers, mean}.
 // A layer is {heads, weights}; weights are {units} in ten-thousandths, or {levels, peaks, steps}: level =
 // steps * share ** 0.75 of the largest weight of a row. Weights of null are asked for: options.load(map, layer).
-import { arrayOf, chooser, numbers, range, SCALES, ticker, word } from "./base.js";
+import { arrayOf, checkChoice, chooser, numbers, range, SCALES, ticker, word } from "./base.js";
 
 /** @typedef {import("./base.js").Context} Context */
 /** @typedef {import("./base.js").ViewRecord} ViewRecord */
@@ -109,9 +109,16 @@ export function attentionChoosers(context, without = []) {
   const map = record.maps[state.map];
   if (state.layer !== null && !(state.layer < map.layers.length)) state.layer = null;
   if (state.head !== null && !(state.head < headsOf(map, state.layer))) state.head = null;
-  state.heads = state.heads.filter((/** @type {number} */ head) => head < headsOf(map, state.layer));
+  state.hide = state.hide.filter((/** @type {string} */ each) => ["special", "sinks"].includes(each));
+  state.heads = [...new Set(state.heads)].filter((head) => Number(head) < headsOf(map, state.layer));
   /** @param {string} name @param {() => void} add */
   const unless = (name, add) => { if (!without.includes(name)) add(); };
+  checkChoice(context, "view", ["both", "matrix", "lines"]);
+  checkChoice(context, "weights", ["raw", "renormalised"]);
+  checkChoice(context, "scale", ["linear", "root"]);
+  checkChoice(context, "colours", SCALES);
+  const [, side, index] = /^([qk])(\d{1,6})$/.exec(state.word ?? "") ?? [];
+  if (!side || Number(index) >= (side === "q" ? map.queries : map.keys).length) state.word = null;
   chooser(context, "map", range(record.maps.length), record.maps.map((/** @type {any} */ each) => each.name));
   unless("layer", () => numbers(context, "layer", map.layers.length, map.unchosen));
   unless("head", () => numbers(context, "head", headsOf(map, state.layer), "mean"));
@@ -170,7 +177,9 @@ function sinksOf(map, allowed, matrices) {
  * @property {Pointed} pointed
  * @property {(target: Partial<Pointed>) => void} point
  * @property {(target: Partial<Pointed>) => void} keep
- * @property {string} hidden
+ * @property {string} hidden which tokens are hidden, and what their weights are then
+ * @property {{matrix: Float32Array[], head: number | null}[]} bundles what is read out of a word
+ * @property {() => void} release let go of the word that is kept
  */
 /** @param {Context} context @returns {Scene | null} null while weights are not loaded */
 export function sceneOf(context) {
@@ -221,7 +230,13 @@ export function sceneOf(context) {
       scene.point({ query, key });
       context.select(selection(true));
     },
-    hidden: hiddenTokens(map, special, sinks),
+    hidden: hiddenTokens(context, map, special, sinks),
+    bundles: [{ matrix: shown, head: null }],
+    release: () => {
+      state.word = null;
+      context.options.onOptions?.({ word: null }, state);
+      scene.point({});
+    },
   };
   const kept = () => {
     const [, side, text] = /^([qk])(\d+)$/.exec(state.word ?? "") ?? [];
@@ -240,12 +255,21 @@ export function sceneOf(context) {
   context.say("Point at a cell or a word, or use the arrow keys, to read its weights.");
   return scene;
 }
-/** @param {any} map @param {{queries: number[], keys: number[]}} special @param {number[]} sinks */
-function hiddenTokens(map, special, sinks) {
+/** @param {Context} context @param {any} map @param {{queries: number[], keys: number[]}} special @param {number[]} sinks */
+function hiddenTokens(context, map, special, sinks) {
   const names = [...new Set([...special.queries.map((i) => map.queries[i]), ...special.keys.map((i) => map.keys[i])])];
   const other = sinks.filter((key) => !special.keys.includes(key)).map((key) => map.keys[key]);
   const parts = [names.length ? `special tokens ${names.join(" ")}` : "", other.length ? `sinks ${other.join(" ")}` : ""].filter(Boolean);
-  return parts.length ? `Hidden: ${parts.join("; ")}.` : "";
+  if (!parts.length) return context.state.hide.length ? "Hidden: nothing, for there is none. " : "The weights of a row sum to one. ";
+  const rule = context.state.hide.includes("sinks") ? ` A sink is a key that takes more than ${100 * SINK} % of a head's weight, the mean over all queries, and more than twice what equal weights would give it.` : "";
+  const sum = context.state.weights === "renormalised" ? "The weights that are left in a row are divided by their sum." : "The weights are as they are, so that those left in a row sum to less than one.";
+  return `Hidden: ${parts.join("; ")}.${rule} ${sum} `;
+}
+/** What is lost by rounding. @param {any} map */
+export function roundingOf(map) {
+  const steps = map.layers.find((/** @type {any} */ layer) => layer.weights)?.weights.steps ?? null;
+  if (steps === null) return "";
+  return `Weights are rounded, each by less than ${Math.ceil(100 * (1 - (1 - 0.5 / steps) ** (1 / POWER)))} % of the largest in its row. `;
 }
 /** @param {Float32Array[]} rows */
 export function largest(rows) {
@@ -261,8 +285,11 @@ function readout(scene) {
     const pair = [word(scene.queries[query]), scene.masked(query, key) ? " may not look at " : " looks at ", word(scene.keys[key])];
     return scene.masked(query, key) ? pair : [...pair, ` ${scene.shown[query][key].toFixed(4)}`];
   }
-  if (query !== null) return [word(scene.queries[query]), " looks most at ", ...strongest(scene.shown[query], scene.keys)];
-  return [word(scene.keys[key ?? 0]), " is seen most by ", ...strongest(scene.shown.map((row) => row[key ?? 0]), scene.queries)];
+  /** @param {string[]} labels @param {(matrix: Float32Array[]) => ArrayLike<number>} weights */
+  const most = (labels, weights) => strongest(scene.bundles.flatMap(({ matrix }) => Array.from(weights(matrix))),
+    scene.bundles.flatMap(({ head }) => labels.map((label) => label + (head === null ? "" : ` (head ${head})`))));
+  if (query !== null) return [word(scene.queries[query]), " looks most at ", ...most(scene.keys, (matrix) => matrix[query])];
+  return [word(scene.keys[key ?? 0]), " is seen most by ", ...most(scene.queries, (matrix) => matrix.map((row) => row[key ?? 0]))];
 }
 /** The largest of some weights with their labels. @param {ArrayLike<number>} weights @param {string[]} labels */
 export function strongest(weights, labels) {

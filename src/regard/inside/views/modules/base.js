@@ -19,7 +19,7 @@
  * @property {HTMLElement} body
  * @property {AbortSignal} signal aborted when the view is drawn anew or removed
  * @property {(...parts: Part[]) => void} say write the line under the view, which is announced
- * @property {(changes: Options) => void} set change choices, tell the host, and draw anew
+ * @property {(changes: Options, quiet?: boolean) => void} set change choices, draw anew, and tell the host
  * @property {(selection: Options) => void} select tell the host what is pointed at or kept
  * @property {Options} options
  */
@@ -130,8 +130,8 @@ const LIGHT_STOPS = {
   cividis: "fdfcf9 efe5b5 dccb7c c3b369 a59c74 8a8678 707173 575d6d 3b496c 123570 00224e",
   viridis: "fdfcf9 e4efb2 b5de6b 6ece58 35b779 1f9e89 26828e 31688e 3e4989 482878 440154",
 };
-const BELOW = "0b4f8a 5b9bd0 b9d7ec"; // from the least value of a signed scale
-const ABOVE = "f6d2a8 dd8a2c 8f4700"; // to the largest
+// Values below and above zero; the middle is the colour of the paper.
+const SIGNED = { light: "0b4f8a 5b9bd0 b9d7ec f7f6f3 f6d2a8 dd8a2c 8f4700", dark: "b9d7ec 5b9bd0 1d5688 22211f 8f4700 dd8a2c f6d2a8" };
 export const SCALES = Object.keys(STOPS);
 export const HUES = [
   "#b8441f", "#2c6fae", "#39804a", "#946a10", "#7d52a8", "#2f7c80",
@@ -171,7 +171,7 @@ export function scaleOf(element, name = "cividis") {
 /** 256 pixels from -1 to 1. @param {Element} element @returns {Uint32Array} */
 export function signedScale(element) {
   return cached("signed", isDark(element), (dark) =>
-    between([...parsed(BELOW), dark ? [34, 33, 31] : [247, 246, 243], ...parsed(ABOVE)]));
+    between(parsed(dark ? SIGNED.dark : SIGNED.light)));
 }
 /** 256 pixels for weights over an image: what is largest is brightest. @returns {Uint32Array} */
 export const overlayScale = () => cached("overlay", true, () => between(parsed(STOPS.viridis)));
@@ -235,23 +235,25 @@ export function mount(element, record, options, defaults, build) {
   const context = {
     record, options, root, tools, body, state: stateOf(record, options), signal: drawn.signal,
     say: (...parts) => line.replaceChildren(...parts),
-    set: (changes) => {
+    set: (changes, quiet = false) => {
       Object.assign(context.state, changes);
-      redraw();
-      context.options.onOptions?.(changes, context.state);
+      redraw(quiet);
+      if (!quiet) context.options.onOptions?.(changes, context.state);
     },
     select: (selection) => context.options.onSelect?.(selection),
   };
-  const redraw = () => {
+  const redraw = (keepTools = false) => { // a slider that moves must not be replaced
     drawn.abort();
     drawn = new AbortController();
     context.signal = drawn.signal;
     const focus = focusOf(root);
     const scrolled = [...body.querySelectorAll("[data-scroll]")].map((each) => [each.scrollLeft, each.scrollTop]);
-    tools.replaceChildren();
     body.replaceChildren();
     line.replaceChildren();
+    if (keepTools) context.tools = make("form");
+    else tools.replaceChildren();
     build(context);
+    context.tools = tools;
     tools.hidden = !tools.childNodes.length;
     body.querySelectorAll("[data-scroll]").forEach((/** @type {Element} */ each, /** @type {number} */ i) => {
       if (scrolled[i]) [each.scrollLeft, each.scrollTop] = scrolled[i];
@@ -259,7 +261,8 @@ export function mount(element, record, options, defaults, build) {
     if (focus) /** @type {HTMLElement | null} */ (root.querySelector(focus))?.focus({ preventScroll: true });
   };
   const media = matchMedia("(prefers-color-scheme: dark)");
-  media.addEventListener("change", redraw);
+  const repaint = () => redraw();
+  media.addEventListener("change", repaint);
   let width = element.clientWidth;
   const observer = new ResizeObserver(() => {
     if (Math.abs(element.clientWidth - width) < 2) return;
@@ -279,7 +282,7 @@ export function mount(element, record, options, defaults, build) {
     destroy: () => {
       drawn.abort();
       observer.disconnect();
-      media.removeEventListener("change", redraw);
+      media.removeEventListener("change", repaint);
       root.remove();
     },
   };
@@ -308,9 +311,14 @@ function focusOf(root) {
 // ---- choosers ---------------------------------------------------------------------------------
 
 let groups = 0; // radio buttons of two views on one page must not be one group
+/** A choice among values; what is none of them becomes the first. @param {Context} context @param {string} name @param {any[]} values */
+export function checkChoice(context, name, values) {
+  if (!values.includes(context.state[name])) context.state[name] = values[0];
+}
 /** Radio buttons of a choice. @param {Context} context @param {string} name @param {any[]} values
  * @param {any[]} labels @param {string} [title] */
 export function chooser(context, name, values, labels, title = name) {
+  checkChoice(context, name, values);
   if (values.length < 2) return;
   const group = `${name} ${groups++}`;
   if (values.length > 16) return context.tools.append(selector(context, name, values, labels, title));
@@ -332,7 +340,7 @@ function selector(context, name, values, labels, title) {
 /** Boxes to tick: the state is the list of those that are ticked. @param {Context} context
  * @param {string} name @param {string[]} values @param {string[]} labels @param {string} [title] */
 export function ticker(context, name, values, labels, title = name) {
-  const ticked = context.state[name];
+  const ticked = context.state[name] = context.state[name].map(String).filter((/** @type {string} */ each) => values.includes(each));
   context.tools.append(make("fieldset", { "data-choice": name }, make("legend", {}, title),
     ...values.map((value, i) => make("label", {},
       make("input", {
@@ -341,14 +349,19 @@ export function ticker(context, name, values, labels, title = name) {
       }),
       make("span", {}, labels[i])))));
 }
-/** A slider over steps. @param {Context} context @param {string} name @param {number} count
- * @param {(index: number) => string} label @param {string} [title] */
-export function slider(context, name, count, label, title = name) {
+/** A slider over numbers; the host is told when it is let go. @param {Context} context @param {string} name
+ * @param {number[]} values @param {(value: number) => string} label @param {string} [title] */
+export function slider(context, name, values, label, title = name) {
   const shown = make("output", {}, label(context.state[name]));
   const input = make("input", {
-    type: "range", min: 0, max: count - 1, step: 1, value: context.state[name], "data-focus": name,
+    type: "range", min: 0, max: values.length - 1, step: 1, value: values.indexOf(context.state[name]), "data-focus": name,
     "aria-label": title, "aria-valuetext": label(context.state[name]),
-    oninput: () => context.set({ [name]: Number(input.value) }),
+    oninput: () => {
+      context.set({ [name]: values[Number(input.value)] }, true);
+      shown.textContent = label(context.state[name]);
+      input.setAttribute("aria-valuetext", shown.textContent);
+    },
+    onchange: () => context.options.onOptions?.({ [name]: context.state[name] }, context.state),
   });
   context.tools.append(make("label", { class: "slider" }, title, " ", input, " ", shown));
 }

@@ -5,19 +5,20 @@ import { chooser, cssColour, figure, inkOn, make, mount, range, rowsOf, scaleOf,
 import { drawChart } from "./charts.js";
 
 /** @param {import("./base.js").ViewRecord} record */
-const defaults = (record) => ({ step: record.steps.length - 1, figure: record.first });
+const defaults = (record) => ({ step: record.steps[record.steps.length - 1], figure: record.first });
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {
     const { state } = context;
     const { steps, losses, places, figures, loss } = context.record;
-    state.step = within(Math.round(Number(state.step)), steps.length);
+    if (!steps.includes(state.step)) state.step = steps[steps.length - 1];
     if (!(state.figure in figures)) state.figure = context.record.first;
+    const at = steps.indexOf(state.step);
     chooser(context, "figure", Object.keys(figures), Object.keys(figures));
-    slider(context, "step", steps.length, (index) => `step ${steps[index]}`);
+    slider(context, "step", steps, (step) => `step ${step}`);
     const { about, most, digits, chart } = figures[state.figure];
-    const values = rowsOf(context.record, figures[state.figure].values)[state.step];
-    const exists = rowsOf(context.record, figures[state.figure].exists)[state.step];
+    const values = rowsOf(context.record, figures[state.figure].values)[at];
+    const exists = rowsOf(context.record, figures[state.figure].exists)[at];
     const pixels = scaleOf(context.root);
     for (const site of new Set(places.map((/** @type {any[]} */ place) => place[0]))) {
       const own = range(places.length).filter((i) => places[i][0] === site);
@@ -37,10 +38,10 @@ export function render(element, record, options = {}) {
     context.body.append(parts);
     const hosts = [loss, chart].map((each) => make("section", {}, make("h3", {}, each.title)));
     parts.append(...hosts);
-    [loss, chart].forEach((each, i) => drawChart(context, hosts[i], each, each.lines.map((/** @type {any} */ line) => line.name), steps[state.step]));
+    [loss, chart].forEach((each, i) => drawChart(context, hosts[i], each, each.lines.map((/** @type {any} */ line) => line.name), state.step));
     const best = range(places.length).filter((i) => exists[i]).sort((one, other) => values[other] - values[one])[0];
     const [site, layer, head] = places[best] ?? [];
-    context.say(`step ${steps[state.step]}: dev loss ${losses[state.step]?.toFixed(4) ?? "not finite"}`,
-      best === undefined ? "" : `; highest ${state.figure} ${figure(values[best])}, ${site} layer ${layer}, head ${head}`);
+    context.say(`step ${state.step}: dev loss ${losses[at]?.toFixed(4) ?? "not finite"}`,
+      best === undefined ? "" : `; highest ${state.figure}: ${site}, layer ${layer}, head ${head}, ${figure(values[best])}`);
   });
 }

@@ -12,6 +12,7 @@ import { clip, cssColour, cursor, draw, inkOn, longest, make, paint, textWidth, 
  * @property {string} label what it is, for those who do not see it
  * @property {(row: number | null, column: number | null) => void} point
  * @property {(row: number | null, column: number | null) => void} [keep]
+ * @property {(row: null, column: null) => void} [leave] when Escape is pressed
  * @property {(row: number, column: number) => string} [text]
  * @property {number} [cell] least width of a cell in pixels
  * @property {[number, number, string][]} [marks] outlines: row, column and class
@@ -29,7 +30,7 @@ export function heatMap(host, map) {
   const longer = Math.max(rows.length, columns.length, 1);
   const room = (map.room ?? host.clientWidth) - longest(rows, 14) - 30;
   const fitting = Math.floor(Math.min(480 / longer, room / (columns.length + 0.5)));
-  const width = Math.max(map.cell ?? 0, longer > 160 ? 4 : 14, Math.min(34, fitting));
+  const width = Math.max(map.cell ?? 0, longer > 400 ? 2 : longer > 160 ? 4 : 14, Math.min(34, fitting));
   const height = map.cell ? Math.min(width, 26) : width;
   const labelled = height >= 10;
   const size = Math.max(10.5, Math.min(14, height * 0.62));
@@ -95,7 +96,7 @@ export function heatMap(host, map) {
   const keyboard = cursor(element, rows.length, columns.length, (row, column) => {
     map.point(row, column);
     spot.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, () => map.point(null, null), (row, column) => map.keep?.(row, column));
+  }, () => (map.leave ?? map.point)(null, null), (row, column) => map.keep?.(row, column));
   let last = "";
   element.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const [row, column] = placeOf(event);

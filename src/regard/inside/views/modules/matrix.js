@@ -1,7 +1,7 @@
 // @ts-check
 // One attention matrix: queries down, keys across, with the values in the cells of a short text.
 import { legend, make, mount, scaleOf, ticker } from "./base.js";
-import { attentionChoosers, defaults, sceneOf, shadeOf } from "./attention_maps.js";
+import { attentionChoosers, defaults, roundingOf, sceneOf, shadeOf } from "./attention_maps.js";
 import { heatMap } from "./heat_map.js";
 
 /** @typedef {import("./base.js").Context} Context */
@@ -23,14 +23,14 @@ export function drawMatrix(context, scene, host) {
   if (short) ticker(context, "values", ["shown"], ["in the cells"], "values");
   const valued = short && context.state.values.includes("shown");
   const pixels = scaleOf(context.root, context.state.colours);
-  host.append(make("p", { class: "note" }, "Rows are queries, columns are keys. ", scene.map.allowed ? "Grey cells are masked. " : "", scene.hidden,
+  host.append(make("p", { class: "note" }, "Rows are queries, columns are keys. ", scene.map.allowed ? "Grey cells are masked. " : "", scene.hidden, roundingOf(scene.map),
     context.record.note ? ` Note: ${context.record.note}.` : ""));
   const map = heatMap(host, {
     rows: scene.queries, columns: scene.keys, pixels, label: `${scene.map.name} attention`, focus: "matrix",
     value: (query, key) => (scene.masked(query, key) ? null : scene.shown[query][key]),
     shade: shadeOf(context, scene.peak), room: host.clientWidth || context.root.clientWidth,
     cell: valued ? 38 : undefined, text: valued ? (query, key) => scene.shown[query][key].toFixed(2) : undefined,
-    point: (query, key) => scene.point({ query, key }), keep: (query, key) => scene.keep({ query, key }),
+    point: (query, key) => scene.point({ query, key }), keep: (query, key) => scene.keep({ query, key }), leave: scene.release,
   });
   scene.watch.push(({ query, key }) => map.point(query, key));
   host.append(legend(pixels, "0", scene.peak.toFixed(4)));

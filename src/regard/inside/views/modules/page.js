@@ -8,7 +8,9 @@ const HAS_ADDRESS = ["file:", "http:", "https:"].includes(location.protocol); //
 
 /** Bytes of base64 of raw deflate. @param {string} text */
 async function inflate(text) {
-  const packed = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
+  const letters = atob(text.trim());
+  const packed = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) packed[i] = letters.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Response(stream).arrayBuffer();
 }
