@@ -17,25 +17,25 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 574,
-    "lines": 89_100,
-    "lines of code": 56_401,
-    "files under 40 lines": 7,
-    "basenames used twice": 31,
-    "Any": 317,
+    "files": 601,
+    "lines": 94_600,
+    "lines of code": 59_900,
+    "files under 40 lines": 6,
+    "basenames used twice": 33,
+    "Any": 224,
     "cast(Any": 3,
     "aliases of Any": 0,
-    "type: ignore": 36,
+    "type: ignore": 37,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 82,
+    "choices by kind": 92,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
     "GPT-2": (14, 3_000),
     "BERT": (15, 3_419),
     "ViT": (15, 3_610),
-    "Bahdanau": (15, 3_410),
+    "Bahdanau": (15, 3_415),
     "XLNet": (14, 3_267),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
@@ -51,6 +51,7 @@ PLAIN = {
     *("Sequence", "Mapping", "Iterable", "Iterator", "Callable", "Generator", "Number"),
     *("Exception", "BaseException", "BadInput", "Parameter", "device", "dtype", "Dataset"),
     *("ModuleType", "UnionType", "EllipsisType", "Hashable", "Sized", "Collection", "datetime"),
+    *("DTensor", "FSDPModule"),
 }
 
 TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
