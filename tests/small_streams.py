@@ -67,6 +67,8 @@ class TinyLM(nn.Module):
 class NextToken:
     """Cross-entropy of the next token in every stream."""
 
+    teachers = ()
+
     def to(self, device: torch.device) -> None:
         """It has no tensors."""
 

@@ -309,8 +309,8 @@ def test_examples_are_listed_apart():
     listed = [line.split()[0] for line in lines[heading + 2 :]]
     records = map(json.loads, run("recipes", "--json").stdout.splitlines())
     assert [record["recipe"] for record in records if record["example"]] == listed
-    assert "sst5-cove" in listed and "tour" not in listed
-    assert run("recipes", "sst5-cove").stdout.startswith("# SST-5")
+    assert "imdb-dai" in listed and "tour" not in listed
+    assert run("recipes", "imdb-dai").stdout.startswith("# IMDB")
 
 
 LONG = "x" * 100_000

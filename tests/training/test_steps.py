@@ -62,7 +62,8 @@ def job(world, accumulate, *, known=True, objective=OneWeight, count=30):
     dataset = Numbers(count, known)
     sampler = Sampler(dataset, objective, BatchLimits(21, 5, 7), seed=1)
     recipe = SimpleNamespace(batches=SimpleNamespace(accumulate=accumulate))
-    return SimpleNamespace(sampler=sampler, objective=objective, recipe=recipe, world=world)
+    parts = {"sampler": sampler, "objective": objective, "recipe": recipe, "world": world}
+    return SimpleNamespace(**parts, processes=world.size)
 
 
 def steps(rank, size, accumulate, **how):

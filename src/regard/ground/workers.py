@@ -20,8 +20,6 @@ from threading import Thread
 from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
-import torch
-
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.forks import TOKENIZER_THREADS
 
@@ -187,7 +185,7 @@ class _Actor:
 
     def __init__(self, begin: Begin[object], threads: int | None):
         if threads is not None:
-            torch.set_num_threads(threads)
+            set_threads(threads)
         self.work = begin()
 
     def do(self, job: Job) -> object:
@@ -211,7 +209,7 @@ def _begin(begin: Begin[object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
     end_with_parent()
     os.environ[TOKENIZER_THREADS] = "false"
-    torch.set_num_threads(1)
+    set_threads(1)
     _work = begin()
 
 
@@ -238,3 +236,10 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
         ray.init(**options)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"Ray at {address}: {reason_of(error)}") from None
+
+
+def set_threads(count: int) -> None:
+    """Let torch compute in a number of threads; this process may not have loaded it yet."""
+    import torch
+
+    torch.set_num_threads(count)
