@@ -312,6 +312,36 @@ def test_a_failure_is_told_without_its_reason_and_the_next_request_runs(engine_o
     assert len(asyncio.run(engine.run("bert", "embed", ["a"]))) == 1
 
 
+def test_requests_of_a_failed_batch_get_their_own_answers(models, engine_of, monkeypatch):
+    """A shared run fails; rows of two requests, in turn by length, run again by request."""
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+    kind, sizes = type(engine.models["bert"].component("embed")), []
+    run = kind.run
+
+    def run_small(self, rows, *more):
+        sizes.append(len(rows))
+        if len(rows) > 2:
+            raise RuntimeError("out of memory")
+        return run(self, rows, *more)
+
+    monkeypatch.setattr(kind, "run", run_small)
+    first, second = ["The dog", " ".join(SENTENCES)], [SENTENCES[0]]
+
+    async def ask_both():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        both = asyncio.gather(*(engine.run("bert", "embed", texts) for texts in (first, second)))
+        await blocking
+        return await both
+
+    for texts, answers in zip((first, second), asyncio.run(ask_both()), strict=True):
+        expected = models["bert"].embed(texts, as_numpy=True)
+        np.testing.assert_allclose([answer.value for answer in answers], expected, 1e-5, 1e-6)
+    assert sizes[:3] == [3, 2, 1]
+
+
 def test_names_and_languages_of_models(models):
     served = ServedModel(models["bert"], "opus-mt-en-de")
     assert (served.source, served.target) == (None, None)  # it does not translate

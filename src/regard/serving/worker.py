@@ -69,6 +69,10 @@ class Work:
         return cast(AnyRow, self.rows[number])
 
 
+Place = tuple[Work, int]
+"""A row of a request, by its index."""
+
+
 class Worker:
     """Queue and thread of one model; ``prepare`` reads inputs in a thread of its own."""
 
@@ -242,7 +246,7 @@ class Worker:
         start, tokens = time.perf_counter(), sum(work.row(n).cost for work, n in batch)
         answers = self._answers(first, batch)
         self._measure(first.component, len(batch), tokens, time.perf_counter() - start)
-        for (work, number), answer in zip(batch, answers, strict=True):
+        for (work, number), answer in answers.items():
             if isinstance(answer, Exception) and not isinstance(answer, BadItem):
                 self._fail(work, answer)
             else:
@@ -251,12 +255,12 @@ class Worker:
             if work.is_over and work in self._active:
                 self._answer(work)
 
-    def _batch_of(self, first: Work) -> list[tuple[Work, int]]:
+    def _batch_of(self, first: Work) -> list[Place]:
         """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
         batch = self._rows_for(first)
-        return sorted(batch, key=lambda pair: pair[0].row(pair[1]).cost)
+        return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
 
-    def _rows_for(self, first: Work) -> list[tuple[Work, int]]:
+    def _rows_for(self, first: Work) -> list[Place]:
         """Rows of the oldest request, and rows that may share their batch."""
         component = first.component
         assert component is not None
@@ -265,7 +269,7 @@ class Worker:
             return [(first, number) for number in numbers]
         group = first.row(first.waiting[0]).group
         most_tokens = min(self.limits.max_batch_tokens, component.limits.tokens)
-        tokens, batch = 0, list[tuple[Work, int]]()
+        tokens, batch = 0, list[Place]()
         for work in self._active:
             if work.component is not component or self._is_stepped(work):
                 continue
@@ -281,22 +285,22 @@ class Worker:
                 tokens += row.cost
         return batch
 
-    def _answers(self, first: Work, batch: list[tuple[Work, int]]) -> Sequence[Answer | Exception]:
+    def _answers(self, first: Work, batch: list[Place]) -> dict[Place, Answer | Exception]:
         """Result of each row; after an error, each request runs alone, and has its own error."""
         component = first.component
         assert component is not None
         rows = [work.row(number) for work, number in batch]
         try:
-            return component.results(rows) if self.limits.isolate else component.run(rows)
+            results = component.results(rows) if self.limits.isolate else component.run(rows)
+            return dict(zip(batch, results, strict=True))
         except Exception as error:
+            answers: dict[Place, Answer | Exception] = {}
             works = {id(work): work for work, _ in batch}
-            if len(works) > 1:
-                return [
-                    answer
-                    for work in works.values()
-                    for answer in self._answers(work, [pair for pair in batch if pair[0] is work])
-                ]
-            return [_reason(error)] * len(batch)
+            if len(works) == 1:
+                return dict.fromkeys(batch, _reason(error))
+            for work in works.values():
+                answers |= self._answers(work, [place for place in batch if place[0] is work])
+            return answers
 
     def _call(self, work: Work) -> None:
         """Run a function that needs the model for itself."""
@@ -333,7 +337,7 @@ class Worker:
             self._take(output)
 
     def _take(self, output: StepOutput) -> None:
-        work, number = cast(tuple[Work, int], output.ticket)
+        work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
             work.loop.call_soon_threadsafe(work.on_piece, output.piece)
         if output.error is not None:
