@@ -239,23 +239,46 @@ def test_a_request_that_nobody_waits_for_is_dropped(engine_of):
     assert asyncio.run(leave()) == 0
 
 
-def test_draining_answers_all_that_was_accepted(engine_of):
+def test_an_engine_that_is_closed_answers_all_that_was_accepted(engine_of):
     engine = engine_of()
 
-    async def drain():
+    async def close():
         tasks = [
             asyncio.ensure_future(engine.run("gpt", "generate", [prompt], SAMPLED))
             for prompt in PROMPTS
         ]
         await asyncio.sleep(0)
-        drained = await engine.drain(20)
+        await asyncio.get_running_loop().run_in_executor(None, engine.close)
         with pytest.raises(Unavailable):
             await engine.run("bert", "embed", ["a"])
-        return drained, await asyncio.gather(*tasks)
+        return await asyncio.gather(*tasks)
 
-    drained, answers = asyncio.run(drain())
-    assert drained and all(len(answer) == 1 for answer in answers)
-    assert not engine.ready
+    assert all(len(answer) == 1 for answer in asyncio.run(close()))
+    assert not engine.ready and not engine.is_running
+
+
+def test_abandoned_requests_are_refused_at_once(engine_of):
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+
+    async def abandon():
+        asks = [
+            engine.call("bert", wait(1.0)),
+            engine.run("bert", "embed", ["a"]),  # it waits for the model
+            engine.run("gpt", "generate", ["The old man"], {"ending": Ending(40, 40)}),
+        ]
+        tasks = [*map(asyncio.ensure_future, asks)]
+        await asyncio.sleep(0.02)
+        tasks.append(asyncio.ensure_future(engine.run("bert", "embed", ["a"])))
+        await asyncio.sleep(0)  # its rows are not prepared yet
+        start = time.monotonic()
+        engine.abandon()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        return answers, time.monotonic() - start
+
+    answers, seconds = asyncio.run(abandon())
+    assert [type(answer) for answer in answers] == [Unavailable] * 4 and seconds < 0.5
 
 
 def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
