@@ -1,7 +1,10 @@
 """The engine gives every request what a direct call gives, whatever else it has to do."""
 
 import asyncio
+import gc
 import time
+import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +23,7 @@ from regard.search.sample import Sample
 from regard.serving.engine import (
     DeadlineExceeded,
     EngineLimits,
+    Failure,
     Overloaded,
     ServedModel,
     ServingEngine,
@@ -27,6 +31,7 @@ from regard.serving.engine import (
     Unavailable,
     UnknownModel,
 )
+from regard.serving.worker import LOG, Worker
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
@@ -302,6 +307,65 @@ def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
     expected = [each.embed(SENTENCES[:1], as_numpy=True)[0] for each in (models["bert"], other)]
     np.testing.assert_allclose(before, expected[0], 1e-5, 1e-6)
     np.testing.assert_allclose(after, expected[1], 1e-5, 1e-6)
+
+
+def ended(reference):
+    """Whether the object of a weak reference is soon gone."""
+    end = time.monotonic() + 5
+    while reference() is not None and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.01)
+    return reference() is None
+
+
+def test_an_unloaded_model_is_freed_with_its_figures(engine_of):
+    engine = engine_of()
+    engine.load(ServedModel(small_bert("one", seed=7), "other"))
+    asyncio.run(engine.run("other", "embed", SENTENCES[:1]))
+    served = weakref.ref(engine.models["other"])
+    assert 'model="other"' in queue_figures(engine)
+    engine.unload("other")
+    assert ended(served)
+    assert 'model="other"' not in queue_figures(engine)
+
+
+def test_figures_of_an_unloaded_model_do_not_come_back(engine_of):
+    engine = engine_of()
+
+    async def unload():
+        asking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        engine.unload("bert")
+        await asking
+
+    asyncio.run(unload())
+    assert 'model="bert"' not in queue_figures(engine)
+
+
+def queue_figures(engine):
+    lines = engine.metrics.text().decode().splitlines()
+    return "\n".join(line for line in lines if line.startswith("regard_queued"))
+
+
+def test_an_idle_worker_keeps_nothing_of_its_last_request(engine_of):
+    engine = engine_of()
+
+    class Given(str):
+        pass
+
+    def ask(fails):
+        text = Given("The dog")
+        with pytest.MonkeyPatch.context() as patch:
+            if fails:
+                patch.setattr(Worker, "_run_batch", lambda worker: 1 / 0)
+                patch.setattr(LOG, "disabled", True)  # pytest keeps tracebacks
+            asking = engine.run("bert", "embed", [text])
+            with pytest.raises(Failure) if fails else nullcontext():
+                asyncio.run(asking)
+        return weakref.ref(text)
+
+    assert ended(ask(fails=False))
+    assert ended(ask(fails=True))
 
 
 def test_short_work_is_done_between_the_steps_of_a_generation(engine_of):

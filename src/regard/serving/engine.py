@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
@@ -62,7 +63,7 @@ class ServingEngine:
         self.metrics = Metrics() if metrics is None else metrics
         self.draining = False
         self._workers: dict[str, Worker] = {}
-        self._leaving: list[Worker] = []  # unloaded, with requests to answer
+        self._leaving: WeakSet[Worker] = WeakSet()  # unloaded, with requests to answer
         self._unanswered = 0
         self._abandoned = False
         self._awaited: set[asyncio.Future[Any]] = set()
@@ -95,10 +96,12 @@ class ServingEngine:
         """Serve a model no longer, after the requests that it has."""
         self._worker(name)
         self._let_go(self._workers.pop(name))
+        self.metrics.forget(name)
 
     def _let_go(self, worker: Worker) -> None:
+        """End a worker after its requests; only its thread holds it until then."""
         worker.close()
-        self._leaving = [each for each in self._leaving if each.is_alive] + [worker]
+        self._leaving.add(worker)
 
     def abandon(self) -> None:
         """Accept nothing more, and refuse the requests that have no answer yet."""
@@ -209,16 +212,6 @@ class ServingEngine:
         """The rows of inputs, with their ids and costs, without a run."""
         with self._counted(), self._worker(model_name).in_use() as worker:
             return (await self._prepared(worker, component, inputs, options, None))[1]
-
-    async def tokens_of(self, model_name: str, component: str, inputs: Sequence[ModelInput]) -> int:
-        """The number of tokens that a component reads in these inputs, for a record of usage."""
-        worker = self._worker(model_name)
-        runs = worker.served.component(component)
-        given = inputs_of(runs, inputs)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            worker.preparing, lambda: sum(runs.token_count(each, 0) for each in given)
-        )
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

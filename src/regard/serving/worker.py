@@ -134,6 +134,8 @@ class Worker:
     def _count(self, work: Work, sign: int) -> None:
         self.queued_tokens += sign * work.tokens
         self.queued_requests += sign
+        if self.closing:  # the figures of the name are those of its next model, or forgotten
+            return
         name = self.served.name
         self.metrics.queued_tokens.labels(name).set(self.queued_tokens)
         self.metrics.queued_requests.labels(name).set(self.queued_requests)
@@ -149,24 +151,26 @@ class Worker:
             self._loop()
 
     def _loop(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._arrivals or self._active or self._is_over):
-                    self._changed.wait()
-                if self._is_over and not (self._arrivals or self._active):
-                    self.preparing.shutdown(wait=False)
-                    return
-                arrivals, self._arrivals = self._arrivals, []
-            self._active += arrivals
+        while self._wait():
             try:
-                self._advance(arrivals)
+                self._advance()
             except Exception as error:  # nobody must wait for a thread that has ended
                 self._session = self._session.emptied()
-                for work in [*self._active]:
-                    self._fail(work, _reason(error))
+                self._fail_all(_reason(error))
+        self.preparing.shutdown(wait=False)
 
-    def _advance(self, arrivals: list[Work]) -> None:
+    def _wait(self) -> bool:
+        """Wait for requests; False: the thread is to end."""
+        with self._changed:
+            while not (self._arrivals or self._active or self._is_over):
+                self._changed.wait()
+            return bool(self._arrivals or self._active)
+
+    def _advance(self) -> None:
         """Take arrivals, run one batch, and one step of the running generation."""
+        with self._changed:
+            arrivals, self._arrivals = self._arrivals, []
+        self._active += arrivals
         for work in arrivals:
             if self._is_stepped(work):
                 self._enter_session(work)
@@ -358,6 +362,10 @@ class Worker:
             self._session.cancel((work, number))
         self._leave(work)
         work.loop.call_soon_threadsafe(_set, work.future, [], error)
+
+    def _fail_all(self, error: Exception) -> None:
+        for work in [*self._active]:
+            self._fail(work, error)
 
     def _measure(
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
