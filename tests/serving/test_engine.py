@@ -6,6 +6,7 @@ import time
 import weakref
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -385,6 +386,84 @@ def test_short_work_is_done_between_the_steps_of_a_generation(engine_of):
 
     asyncio.run(both())
     assert order == ["short", "long"]
+
+
+@pytest.fixture
+def batches(models, monkeypatch):
+    """The texts and costs of the rows of each batch of the component embed."""
+    kind, found = type(models["bert"].component("embed")), []
+    run = kind.run
+
+    def recorded(self, rows, *more):
+        found.append([(row.given, row.cost) for row in rows])
+        return run(self, rows, *more)
+
+    monkeypatch.setattr(kind, "run", recorded)
+    return found
+
+
+SMALL = {
+    "same": lambda engine: engine.run("bert", "embed", ["The dog"]),
+    "another component": lambda engine: engine.run("bert", "predict", ["The dog"]),
+    "other options": lambda engine: engine.run("bert", "embed", ["The dog"], {"pool": "max"}),
+    "a call": lambda engine: engine.call("bert", wait(0)),
+}
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_a_small_request_does_not_wait_for_the_end_of_a_large_one(engine_of, batches, small):
+    engine, order = engine_of(max_batch_tokens=40), []
+    while not engine.ready:
+        time.sleep(0.01)
+
+    async def ask(name, asked):
+        await asked
+        order.append((name, len(batches)))
+
+    async def ask_both():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        batches.clear()
+        large = asyncio.ensure_future(ask("large", engine.run("bert", "embed", SENTENCES * 20)))
+        await asyncio.sleep(0.1)
+        await ask("small", SMALL[small](engine))
+        await asyncio.gather(blocking, large)
+
+    asyncio.run(ask_both())
+    (first, after), (second, total) = order
+    assert (first, second) == ("small", "large") and total > 10
+    assert after <= total // 2
+    if small in ("same", "other options"):
+        (where,) = (number for number, rows in enumerate(batches) if "The dog" in dict(rows))
+        assert where <= 1
+
+
+def test_many_requests_take_turns(engine_of, batches):
+    """No batch has room for all: each request has a row in every third batch."""
+    engine = engine_of(max_batch_tokens=40)
+    texts = [f"The dog {word}" for word in ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")]
+
+    async def ask_all():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        batches.clear()
+        await asyncio.gather(*(engine.run("bert", "embed", [text] * 6) for text in texts))
+        await blocking
+
+    asyncio.run(ask_all())
+    for text in texts:
+        own = [number for number, rows in enumerate(batches) if text in dict(rows)]
+        assert own[0] <= 2 and max(b - a for a, b in pairwise(own)) <= 3, batches
+    assert len({len(rows) for rows in batches[:3]}) == 1 and len(batches[0]) < len(texts)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_batch_tokens": 3_000}])
+def test_batches_on_a_cpu_are_small_unless_told(engine_of, batches, limits):
+    engine = engine_of(**limits)
+    asyncio.run(engine.run("bert", "embed", [" ".join(SENTENCES)] * 200))
+    most = limits.get("max_batch_tokens", 2_048)
+    sizes = [sum(cost for _, cost in rows) for rows in batches]
+    assert most - 100 < max(sizes) <= most
 
 
 def test_a_failure_is_told_without_its_reason_and_the_next_request_runs(engine_of, caplog):

@@ -1,8 +1,9 @@
 """The thread that owns a model: it packs rows of waiting requests into batches and runs them.
 
-An idle worker runs a request at once; what arrives meanwhile waits and shares the next batch. The
-rows of the oldest request always come first. Between two steps of a running generation, one batch
-of other work runs, so that neither waits for the end of the other.
+An idle worker runs a request at once; what arrives meanwhile waits and shares the next batch.
+Requests take turns: a batch has a row of each, then a second row of each, until it is full, and the
+next one begins with those that have waited longest. Between two steps of a running generation, one
+batch of other work runs, so that neither waits for the end of the other.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from regard.tasks.components import AnyComponent
 LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
 SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are short
+CPU_BATCH_TOKENS = 2_048  # by default: a new request waits for the end of a batch
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
@@ -49,6 +52,7 @@ class Work:
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
+    turn: int = 0  # the last batch that had rows of it, or the last before it arrived
     given_up: bool = False
     arrived: float = field(default_factory=time.monotonic)
 
@@ -78,10 +82,15 @@ class Worker:
 
     def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
         self.served, self.limits, self.metrics = served, limits, metrics
+        self.batch_tokens = limits.max_batch_tokens
+        is_default = self.batch_tokens == EngineLimits.max_batch_tokens
+        if is_default and served.model.runner.device.type == "cpu":
+            self.batch_tokens = CPU_BATCH_TOKENS
         self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
         self._changed = threading.Condition()
+        self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
@@ -172,6 +181,7 @@ class Worker:
             arrivals, self._arrivals = self._arrivals, []
         self._active += arrivals
         for work in arrivals:
+            work.turn = self._turn
             if self._is_stepped(work):
                 self._enter_session(work)
         self._drop_given_up()
@@ -234,12 +244,11 @@ class Worker:
             self._count(work, -1)
 
     def _run_batch(self) -> None:
-        """Run one batch: rows of the oldest request, then rows that may share its batch."""
-        first = next(
-            (work for work in self._active if work.call or work.waiting or work.is_over), None
-        )
-        if first is None:
+        """Run one batch: of the request that has waited longest, and rows that may share it."""
+        able = [work for work in self._active if work.call or work.waiting or work.is_over]
+        if not able:
             return
+        first = min(able, key=lambda work: work.turn)
         if first.call is not None:
             self._call(first)
             return
@@ -247,6 +256,9 @@ class Worker:
             self._answer(first)
             return
         batch = self._batch_of(first)
+        self._turn += 1
+        for work, _ in batch:
+            work.turn = self._turn
         start, tokens = time.perf_counter(), sum(work.row(n).cost for work, n in batch)
         answers = self._answers(first, batch)
         self._measure(first.component, len(batch), tokens, time.perf_counter() - start)
@@ -265,29 +277,35 @@ class Worker:
         return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
 
     def _rows_for(self, first: Work) -> list[Place]:
-        """Rows of the oldest request, and rows that may share their batch."""
+        """Rows of requests in turn, from the first on; a request whose row has no room waits."""
         component = first.component
         assert component is not None
         if self.limits.isolate:
             numbers, first.waiting = first.waiting, []
             return [(first, number) for number in numbers]
-        group = first.row(first.waiting[0]).group
-        most_tokens = min(self.limits.max_batch_tokens, component.limits.tokens)
+        most_tokens = min(self.batch_tokens, component.limits.tokens)
+        queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
-        for work in self._active:
-            if work.component is not component or self._is_stepped(work):
+        while queues and len(batch) < component.batch_size:
+            work, numbers = queues.popleft()
+            cost = work.row(numbers[0]).cost
+            if batch and tokens + cost > most_tokens:
                 continue
-            for number in [*work.waiting]:
-                row = work.row(number)
-                if row.group != group:
-                    continue
-                full = tokens + row.cost > most_tokens or len(batch) >= component.batch_size
-                if full and batch:
-                    return batch
-                work.waiting.remove(number)
-                batch.append((work, number))
-                tokens += row.cost
+            work.waiting.remove(numbers[0])
+            batch.append((work, numbers.popleft()))
+            tokens += cost
+            if numbers:
+                queues.append((work, numbers))  # its next turn
         return batch
+
+    def _queues(self, component: AnyComponent, group: Hashable) -> deque[tuple[Work, deque[int]]]:
+        """Waiting rows that may share a batch, by request; the longest without a turn first."""
+        queues = (
+            (work, deque(number for number in work.waiting if work.row(number).group == group))
+            for work in sorted(self._active, key=lambda work: work.turn)
+            if work.component is component and not self._is_stepped(work)
+        )
+        return deque((work, numbers) for work, numbers in queues if numbers)
 
     def _answers(self, first: Work, batch: list[Place]) -> dict[Place, Answer | Exception]:
         """Result of each row; after an error, each request runs alone, and has its own error."""
@@ -371,7 +389,7 @@ class Worker:
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
     ) -> None:
         name = "call" if component is None else component.name
-        self._observe(name, rows, min(1.0, tokens / self.limits.max_batch_tokens))
+        self._observe(name, rows, min(1.0, tokens / self.batch_tokens))
         self._time(name, tokens, seconds)
         self._set_rate(tokens, seconds)
 
