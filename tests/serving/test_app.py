@@ -192,6 +192,65 @@ def test_an_idle_connection_is_closed(models, monkeypatch):
             assert idle.recv(100) == b""
 
 
+HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+
+
+def read_health(connection):
+    """Read the whole answer of /health."""
+    answer = b""
+    while not answer.endswith(b'{"status":"ok"}'):
+        more = connection.recv(4_096)
+        assert more, answer
+        answer += more
+    assert b" 200 " in answer
+
+
+def is_cut_off(connection):
+    """Whether headers that arrive byte by byte are cut off."""
+    end = time.monotonic() + 5
+    connection.settimeout(0.05)
+    while time.monotonic() < end:
+        try:
+            connection.sendall(b"a")
+            if connection.recv(100) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_slow_headers_are_cut_off_after_any_number_of_requests(models, monkeypatch, before):
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.3)
+    with running({"one": models["one"]}) as server:
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as slow:
+            for _ in range(before):
+                slow.sendall(HEAD + b"\r\n")
+                read_health(slow)
+            slow.sendall(HEAD)
+            assert is_cut_off(slow)
+
+
+def test_requests_in_time_keep_their_connection(models, monkeypatch):
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.6)
+    with running({"one": models["one"]}) as server:
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as steady:
+            for _ in range(5):
+                steady.sendall(HEAD)
+                time.sleep(0.1)
+                steady.sendall(b"\r\n")
+                read_health(steady)
+                time.sleep(0.1)
+            steady.sendall(HEAD + b"\r\n" + HEAD)  # and the beginning of the next one
+            read_health(steady)
+            assert is_cut_off(steady)
+            assert server.client.get("/health").status_code == 200
+
+
 def test_a_full_queue_answers_429(models):
     async def ask_all(url):
         async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import h11
 import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -35,7 +36,7 @@ DOORS: Sequence[Door] = (
 )
 """All doors; the first one's shape of errors is that of unknown paths."""
 
-HEADER_SECONDS = 20  # for a client to send its first request
+HEADER_SECONDS = 20  # for a client to send the headers of a request
 REFUSAL_SECONDS = 5  # to write the refusals of requests that are not answered in time
 KEEP_ALIVE = 30  # seconds between requests of a connection
 START_SECONDS = 300  # for a worker process to import torch; a silent one is replaced
@@ -95,18 +96,35 @@ class ServerConfig:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which also ends connections that send no request.
+    """HTTP/1.1 of uvicorn, which also ends connections whose headers do not arrive in time.
 
     At the end of the server, requests without an answer are refused after the time of ``drain``.
     """
 
+    _patience: asyncio.TimerHandle | None = None  # while headers are awaited
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(HEADER_SECONDS, self._end_if_idle)
+        self._await_headers()
 
-    def _end_if_idle(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._patience is None:  # the beginning of the next request of the connection
+            self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_headers(self) -> None:
+        self._patience = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def shutdown(self) -> None:
         super().shutdown()
