@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import httpx
@@ -191,6 +192,65 @@ def test_an_idle_connection_is_closed(models, monkeypatch):
             assert idle.recv(100) == b""
 
 
+HEAD = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+
+
+def read_health(connection):
+    """Read the whole answer of /health."""
+    answer = b""
+    while not answer.endswith(b'{"status":"ok"}'):
+        more = connection.recv(4_096)
+        assert more, answer
+        answer += more
+    assert b" 200 " in answer
+
+
+def is_cut_off(connection):
+    """Whether headers that arrive byte by byte are cut off."""
+    end = time.monotonic() + 5
+    connection.settimeout(0.05)
+    while time.monotonic() < end:
+        try:
+            connection.sendall(b"a")
+            if connection.recv(100) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_slow_headers_are_cut_off_after_any_number_of_requests(models, monkeypatch, before):
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.3)
+    with running({"one": models["one"]}) as server:
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as slow:
+            for _ in range(before):
+                slow.sendall(HEAD + b"\r\n")
+                read_health(slow)
+            slow.sendall(HEAD)
+            assert is_cut_off(slow)
+
+
+def test_requests_in_time_keep_their_connection(models, monkeypatch):
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.6)
+    with running({"one": models["one"]}) as server:
+        address = server.client.base_url.host, server.client.base_url.port
+        with socket.create_connection(address, 10) as steady:
+            for _ in range(5):
+                steady.sendall(HEAD)
+                time.sleep(0.1)
+                steady.sendall(b"\r\n")
+                read_health(steady)
+                time.sleep(0.1)
+            steady.sendall(HEAD + b"\r\n" + HEAD)  # and the beginning of the next one
+            read_health(steady)
+            assert is_cut_off(steady)
+            assert server.client.get("/health").status_code == 200
+
+
 def test_a_full_queue_answers_429(models):
     async def ask_all(url):
         async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
@@ -303,9 +363,14 @@ def start(folder, *options):
     """The verb in a process of its own, and its address."""
     words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    return process, address_of(process)
+
+
+def address_of(process):
+    """The address that a process writes when it serves."""
     for line in process.stderr:
         if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
-            return process, f"http://127.0.0.1:{found[1]}"
+            return f"http://127.0.0.1:{found[1]}"
     raise AssertionError(f"no server: {process.wait()}")
 
 
@@ -348,3 +413,50 @@ def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
     texts = {answer.json()["results"][0]["records"][0]["text"] for answer in answers}
     assert len(answers) == 40 and len(texts) == 1
     assert code == 0
+
+
+SLOW_SERVER = """
+import sys, time, torch
+from regard.serving.server import ModelSource, ServerConfig, bind, serve
+from regard.tasks.components import Component
+run = Component.results
+def slow(self, rows, *more):
+    if any("slow" in str(row.given) for row in rows):
+        x = torch.ones(700, 700)
+        while True:
+            x = (x @ x).clamp(max=1)
+    return run(self, rows, *more)
+Component.results = slow
+from regard.serving.settings import EngineLimits
+config = ServerConfig((ModelSource(sys.argv[1]),), limits=EngineLimits(isolate=True))
+with bind("127.0.0.1", 0) as listening:
+    number = listening.getsockname()[1]
+    message = f"serving on 127.0.0.1, port {number};"
+    serve(config, listening, 1, when_loaded=lambda: print(message, file=sys.stderr, flush=True))
+"""
+
+
+@pytest.mark.slow
+def test_work_longer_than_the_drain_is_refused_and_the_process_ends_well(folder):
+    words = [sys.executable, "-c", SLOW_SERVER, str(folder)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    try:
+        url = address_of(process)
+        ready(url)
+
+        async def ask():
+            async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+                body = {"inputs": ["slow"]}
+                asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
+                await asyncio.sleep(0.5)
+                process.send_signal(signal.SIGTERM)
+                return await asking
+
+        answer = asyncio.run(ask())
+        code, log = process.wait(30), process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+    assert answer.status_code == 503, answer.text
+    assert answer.json() == {"error": {"kind": "unavailable", "message": "the server is stopping"}}
+    assert code == 0 and "Traceback" not in log and "terminate" not in log, log

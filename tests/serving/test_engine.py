@@ -1,8 +1,12 @@
 """The engine gives every request what a direct call gives, whatever else it has to do."""
 
 import asyncio
+import gc
 import time
+import weakref
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,6 +24,7 @@ from regard.search.sample import Sample
 from regard.serving.engine import (
     DeadlineExceeded,
     EngineLimits,
+    Failure,
     Overloaded,
     ServedModel,
     ServingEngine,
@@ -27,6 +32,7 @@ from regard.serving.engine import (
     Unavailable,
     UnknownModel,
 )
+from regard.serving.worker import LOG, Worker
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
@@ -239,23 +245,46 @@ def test_a_request_that_nobody_waits_for_is_dropped(engine_of):
     assert asyncio.run(leave()) == 0
 
 
-def test_draining_answers_all_that_was_accepted(engine_of):
+def test_an_engine_that_is_closed_answers_all_that_was_accepted(engine_of):
     engine = engine_of()
 
-    async def drain():
+    async def close():
         tasks = [
             asyncio.ensure_future(engine.run("gpt", "generate", [prompt], SAMPLED))
             for prompt in PROMPTS
         ]
         await asyncio.sleep(0)
-        drained = await engine.drain(20)
+        await asyncio.get_running_loop().run_in_executor(None, engine.close)
         with pytest.raises(Unavailable):
             await engine.run("bert", "embed", ["a"])
-        return drained, await asyncio.gather(*tasks)
+        return await asyncio.gather(*tasks)
 
-    drained, answers = asyncio.run(drain())
-    assert drained and all(len(answer) == 1 for answer in answers)
-    assert not engine.ready
+    assert all(len(answer) == 1 for answer in asyncio.run(close()))
+    assert not engine.ready and not engine.is_running
+
+
+def test_abandoned_requests_are_refused_at_once(engine_of):
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+
+    async def abandon():
+        asks = [
+            engine.call("bert", wait(1.0)),
+            engine.run("bert", "embed", ["a"]),  # it waits for the model
+            engine.run("gpt", "generate", ["The old man"], {"ending": Ending(40, 40)}),
+        ]
+        tasks = [*map(asyncio.ensure_future, asks)]
+        await asyncio.sleep(0.02)
+        tasks.append(asyncio.ensure_future(engine.run("bert", "embed", ["a"])))
+        await asyncio.sleep(0)  # its rows are not prepared yet
+        start = time.monotonic()
+        engine.abandon()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        return answers, time.monotonic() - start
+
+    answers, seconds = asyncio.run(abandon())
+    assert [type(answer) for answer in answers] == [Unavailable] * 4 and seconds < 0.5
 
 
 def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
@@ -281,6 +310,65 @@ def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
     np.testing.assert_allclose(after, expected[1], 1e-5, 1e-6)
 
 
+def ended(reference):
+    """Whether the object of a weak reference is soon gone."""
+    end = time.monotonic() + 5
+    while reference() is not None and time.monotonic() < end:
+        gc.collect()
+        time.sleep(0.01)
+    return reference() is None
+
+
+def test_an_unloaded_model_is_freed_with_its_figures(engine_of):
+    engine = engine_of()
+    engine.load(ServedModel(small_bert("one", seed=7), "other"))
+    asyncio.run(engine.run("other", "embed", SENTENCES[:1]))
+    served = weakref.ref(engine.models["other"])
+    assert 'model="other"' in queue_figures(engine)
+    engine.unload("other")
+    assert ended(served)
+    assert 'model="other"' not in queue_figures(engine)
+
+
+def test_figures_of_an_unloaded_model_do_not_come_back(engine_of):
+    engine = engine_of()
+
+    async def unload():
+        asking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        engine.unload("bert")
+        await asking
+
+    asyncio.run(unload())
+    assert 'model="bert"' not in queue_figures(engine)
+
+
+def queue_figures(engine):
+    lines = engine.metrics.text().decode().splitlines()
+    return "\n".join(line for line in lines if line.startswith("regard_queued"))
+
+
+def test_an_idle_worker_keeps_nothing_of_its_last_request(engine_of):
+    engine = engine_of()
+
+    class Given(str):
+        pass
+
+    def ask(fails):
+        text = Given("The dog")
+        with pytest.MonkeyPatch.context() as patch:
+            if fails:
+                patch.setattr(Worker, "_run_batch", lambda worker: 1 / 0)
+                patch.setattr(LOG, "disabled", True)  # pytest keeps tracebacks
+            asking = engine.run("bert", "embed", [text])
+            with pytest.raises(Failure) if fails else nullcontext():
+                asyncio.run(asking)
+        return weakref.ref(text)
+
+    assert ended(ask(fails=False))
+    assert ended(ask(fails=True))
+
+
 def test_short_work_is_done_between_the_steps_of_a_generation(engine_of):
     engine = engine_of()
     order = []
@@ -300,6 +388,84 @@ def test_short_work_is_done_between_the_steps_of_a_generation(engine_of):
     assert order == ["short", "long"]
 
 
+@pytest.fixture
+def batches(models, monkeypatch):
+    """The texts and costs of the rows of each batch of the component embed."""
+    kind, found = type(models["bert"].component("embed")), []
+    run = kind.run
+
+    def recorded(self, rows, *more):
+        found.append([(row.given, row.cost) for row in rows])
+        return run(self, rows, *more)
+
+    monkeypatch.setattr(kind, "run", recorded)
+    return found
+
+
+SMALL = {
+    "same": lambda engine: engine.run("bert", "embed", ["The dog"]),
+    "another component": lambda engine: engine.run("bert", "predict", ["The dog"]),
+    "other options": lambda engine: engine.run("bert", "embed", ["The dog"], {"pool": "max"}),
+    "a call": lambda engine: engine.call("bert", wait(0)),
+}
+
+
+@pytest.mark.parametrize("small", SMALL)
+def test_a_small_request_does_not_wait_for_the_end_of_a_large_one(engine_of, batches, small):
+    engine, order = engine_of(max_batch_tokens=40), []
+    while not engine.ready:
+        time.sleep(0.01)
+
+    async def ask(name, asked):
+        await asked
+        order.append((name, len(batches)))
+
+    async def ask_both():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        batches.clear()
+        large = asyncio.ensure_future(ask("large", engine.run("bert", "embed", SENTENCES * 20)))
+        await asyncio.sleep(0.1)
+        await ask("small", SMALL[small](engine))
+        await asyncio.gather(blocking, large)
+
+    asyncio.run(ask_both())
+    (first, after), (second, total) = order
+    assert (first, second) == ("small", "large") and total > 10
+    assert after <= total // 2
+    if small in ("same", "other options"):
+        (where,) = (number for number, rows in enumerate(batches) if "The dog" in dict(rows))
+        assert where <= 1
+
+
+def test_many_requests_take_turns(engine_of, batches):
+    """No batch has room for all: each request has a row in every third batch."""
+    engine = engine_of(max_batch_tokens=40)
+    texts = [f"The dog {word}" for word in ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")]
+
+    async def ask_all():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        batches.clear()
+        await asyncio.gather(*(engine.run("bert", "embed", [text] * 6) for text in texts))
+        await blocking
+
+    asyncio.run(ask_all())
+    for text in texts:
+        own = [number for number, rows in enumerate(batches) if text in dict(rows)]
+        assert own[0] <= 2 and max(b - a for a, b in pairwise(own)) <= 3, batches
+    assert len({len(rows) for rows in batches[:3]}) == 1 and len(batches[0]) < len(texts)
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_batch_tokens": 3_000}])
+def test_batches_on_a_cpu_are_small_unless_told(engine_of, batches, limits):
+    engine = engine_of(**limits)
+    asyncio.run(engine.run("bert", "embed", [" ".join(SENTENCES)] * 200))
+    most = limits.get("max_batch_tokens", 2_048)
+    sizes = [sum(cost for _, cost in rows) for rows in batches]
+    assert most - 100 < max(sizes) <= most
+
+
 def test_a_failure_is_told_without_its_reason_and_the_next_request_runs(engine_of, caplog):
     engine = engine_of()
 
@@ -310,6 +476,36 @@ def test_a_failure_is_told_without_its_reason_and_the_next_request_runs(engine_o
         asyncio.run(engine.call("bert", broken))
     assert "secret" not in str(failure.value) and "secret" in caplog.text
     assert len(asyncio.run(engine.run("bert", "embed", ["a"]))) == 1
+
+
+def test_requests_of_a_failed_batch_get_their_own_answers(models, engine_of, monkeypatch):
+    """A shared run fails; rows of two requests, in turn by length, run again by request."""
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+    kind, sizes = type(engine.models["bert"].component("embed")), []
+    run = kind.run
+
+    def run_small(self, rows, *more):
+        sizes.append(len(rows))
+        if len(rows) > 2:
+            raise RuntimeError("out of memory")
+        return run(self, rows, *more)
+
+    monkeypatch.setattr(kind, "run", run_small)
+    first, second = ["The dog", " ".join(SENTENCES)], [SENTENCES[0]]
+
+    async def ask_both():
+        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
+        await asyncio.sleep(0.05)
+        both = asyncio.gather(*(engine.run("bert", "embed", texts) for texts in (first, second)))
+        await blocking
+        return await both
+
+    for texts, answers in zip((first, second), asyncio.run(ask_both()), strict=True):
+        expected = models["bert"].embed(texts, as_numpy=True)
+        np.testing.assert_allclose([answer.value for answer in answers], expected, 1e-5, 1e-6)
+    assert sizes[:3] == [3, 2, 1]
 
 
 def test_names_and_languages_of_models(models):

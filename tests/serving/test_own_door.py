@@ -192,6 +192,26 @@ def test_translate_gives_n_best_lists_and_alignments(translator):
         assert inside["contributions"]["logit"] == pytest.approx(parts.logit)
 
 
+def test_a_translator_scores_pairs_of_source_and_target(translator):
+    pairs = [
+        {"source": "the owl sees the cow", "target": "die Eule"},
+        {"source": "the cow", "target": "die Kuh sieht"},
+    ]
+    expected = direct(translator, "score", pairs)
+    with running({"mt": translator}) as server:
+        together = served(server.post("/v1/score", {"inputs": pairs}))
+        assert [*differences("", expected, together, 1e-4, 1e-5)] == []
+        alone = served(server.post("/v1/score", pairs[0]))
+        assert [*differences("", expected[:1], alone, 1e-4, 1e-5)] == []
+        (result,) = server.post("/v1/score", {"inputs": [{"source": "the cow"}]}).json()["results"]
+        assert "target" in result["error"]
+        for wrong in ({"text": "the cow"}, {"source": 3, "target": "die"}):
+            refused = server.post("/v1/score", wrong)
+            assert refused.status_code == 400, refused.text
+        id_ = server.post("/v1/score", pairs[0]).json()["id"]
+        assert server.client.get(f"/inspect/{id_}").json()["same"]
+
+
 def test_inspect_returns_contributions_that_sum_to_the_logit(server, models):
     text = SENTENCES[0]
     cases = {("classify", "one"): {}, ("generate", "gpt"): {"max_new_tokens": 2}}

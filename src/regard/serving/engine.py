@@ -7,9 +7,11 @@ get the answers of a direct call, whatever else is in their batches.
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
@@ -44,6 +46,7 @@ __all__ = [
 ]
 Value = TypeVar("Value")
 LONGEST_RETRY = 60  # seconds
+CLOSING_SECONDS = 5.0  # for the threads of models to end
 CHARACTERS = 32  # of a token; few are longer
 
 
@@ -60,8 +63,10 @@ class ServingEngine:
         self.metrics = Metrics() if metrics is None else metrics
         self.draining = False
         self._workers: dict[str, Worker] = {}
-        self._leaving: list[Worker] = []  # unloaded, with requests to answer
+        self._leaving: WeakSet[Worker] = WeakSet()  # unloaded, with requests to answer
         self._unanswered = 0
+        self._abandoned = False
+        self._awaited: set[asyncio.Future[Any]] = set()
         for served in models:
             self.load(served)
 
@@ -91,27 +96,33 @@ class ServingEngine:
         """Serve a model no longer, after the requests that it has."""
         self._worker(name)
         self._let_go(self._workers.pop(name))
+        self.metrics.forget(name)
 
     def _let_go(self, worker: Worker) -> None:
+        """End a worker after its requests; only its thread holds it until then."""
         worker.close()
-        self._leaving = [each for each in self._leaving if each.is_alive] + [worker]
+        self._leaving.add(worker)
 
-    async def drain(self, seconds: float) -> bool:
-        """Accept nothing more; wait until all is answered, at most so long. Whether it was."""
-        self.draining = True
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while self._unanswered and loop.time() < end:
-            await asyncio.sleep(0.01)
-        return not self._unanswered
+    def abandon(self) -> None:
+        """Accept nothing more, and refuse the requests that have no answer yet."""
+        self.draining = self._abandoned = True
+        for awaited in [*self._awaited]:
+            awaited.cancel()
 
     def close(self) -> None:
         """End the threads of all models, after the requests that they have."""
         self.draining = True
-        for worker in (*self._workers.values(), *self._leaving):
+        workers = (*self._workers.values(), *self._leaving)
+        for worker in workers:
             worker.close()
-        for worker in (*self._workers.values(), *self._leaving):
-            worker.join(5.0)
+        end = time.monotonic() + CLOSING_SECONDS
+        for worker in workers:
+            worker.join(max(0.0, end - time.monotonic()))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread of a model has not ended."""
+        return any(worker.is_alive for worker in (*self._workers.values(), *self._leaving))
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
@@ -202,16 +213,6 @@ class ServingEngine:
         with self._counted(), self._worker(model_name).in_use() as worker:
             return (await self._prepared(worker, component, inputs, options, None))[1]
 
-    async def tokens_of(self, model_name: str, component: str, inputs: Sequence[ModelInput]) -> int:
-        """The number of tokens that a component reads in these inputs, for a record of usage."""
-        worker = self._worker(model_name)
-        runs = worker.served.component(component)
-        given = inputs_of(runs, inputs)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            worker.preparing, lambda: sum(runs.token_count(each, 0) for each in given)
-        )
-
     @contextmanager
     def _counted(self) -> Iterator[None]:
         if self.draining:
@@ -244,7 +245,8 @@ class ServingEngine:
         given = inputs_of(component, inputs)
         loop = asyncio.get_running_loop()
         keys = range(len(given))
-        rows = await loop.run_in_executor(worker.preparing, component.prepare, given, keys)
+        reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
+        rows = await self._unless_abandoned(reading)
         self._check_room(worker, _tokens(component, rows))
         return component, rows
 
@@ -277,12 +279,25 @@ class ServingEngine:
         seconds = self.limits.deadline if deadline is None else min(deadline, self.limits.deadline)
         try:
             async with asyncio.timeout(seconds):
-                return await work.future
+                return await self._unless_abandoned(work.future)
         except TimeoutError:
             raise DeadlineExceeded(f"no answer within {seconds:g} s") from None
         finally:
             if not work.future.done() or work.future.cancelled():
                 worker.give_up(work)
+
+    async def _unless_abandoned(self, awaited: "asyncio.Future[Value]") -> Value:
+        """The result of a future, which ``abandon`` cancels."""
+        self._awaited.add(awaited)
+        try:
+            return await awaited
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._abandoned and task is not None and not task.cancelling():
+                raise Unavailable("the server is stopping") from None
+            raise
+        finally:
+            self._awaited.discard(awaited)
 
 
 def _least_tokens(inputs: Sequence[ModelInput]) -> int:

@@ -152,9 +152,14 @@ class ServedModel:
         return ServedModel(self.plain, self.name, self.folder, both, self.languages)
 
 
+def reads_images(component: AnyComponent) -> bool:
+    """Whether inputs are images; those of several keys, such as source and target, are texts."""
+    return len(component.record_keys[0]) == 1 and component.reads_images
+
+
 def inputs_of(component: AnyComponent, inputs: Sequence[ModelInput]) -> list[ModelInput]:
     """Inputs of a component; texts and ids for a writer are requests without a prefix."""
-    if component.reads_images and any(isinstance(given, str | Path) for given in inputs):
+    if reads_images(component) and any(isinstance(given, str | Path) for given in inputs):
         raise BadInput("images are served from their pixels, not from files of the server")
     return [component.as_input(given) for given in inputs]
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -10,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import cast
 
+import h11
 import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -33,7 +36,8 @@ DOORS: Sequence[Door] = (
 )
 """All doors; the first one's shape of errors is that of unknown paths."""
 
-HEADER_SECONDS = 20  # for a client to send its first request
+HEADER_SECONDS = 20  # for a client to send the headers of a request
+REFUSAL_SECONDS = 5  # to write the refusals of requests that are not answered in time
 KEEP_ALIVE = 30  # seconds between requests of a connection
 START_SECONDS = 300  # for a worker process to import torch; a silent one is replaced
 MOST_CONNECTIONS = 4_096
@@ -92,15 +96,41 @@ class ServerConfig:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which also ends connections that send no request."""
+    """HTTP/1.1 of uvicorn, which also ends connections whose headers do not arrive in time.
+
+    At the end of the server, requests without an answer are refused after the time of ``drain``.
+    """
+
+    _patience: asyncio.TimerHandle | None = None  # while headers are awaited
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(HEADER_SECONDS, self._end_if_idle)
+        self._await_headers()
 
-    def _end_if_idle(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._patience is None:  # the beginning of the next request of the connection
+            self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_headers(self) -> None:
+        self._patience = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        seconds = (self.config.timeout_graceful_shutdown or 0) - REFUSAL_SECONDS
+        if not self.transport.is_closing():
+            self.loop.call_later(seconds, cast(App, self.app).engine.abandon)
 
 
 def log_to_stderr() -> None:
@@ -124,11 +154,12 @@ def uvicorn_config(app: object, drain: int, workers: int = 1) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         workers=workers,
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_worker_healthcheck=START_SECONDS,
-        timeout_graceful_shutdown=drain,
+        timeout_graceful_shutdown=drain + REFUSAL_SECONDS,
     )
 
 
@@ -154,7 +185,10 @@ def serve(
     workers: int = 1,
     when_loaded: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what was accepted, at most ``drain`` seconds."""
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, at most ``drain`` seconds.
+
+    A model that still runs then cannot be stopped: the process ends without it.
+    """
     if workers == 1:
         application = config.open_app()
         when_loaded()
@@ -162,6 +196,10 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again at its end
             signal.signal(number, lambda *_: setattr(server, "should_exit", True))
         server.run([listening])
+        if application.engine.is_running:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)  # at the usual end, a thread inside of torch aborts the process
         return
     config.check()
     when_loaded()

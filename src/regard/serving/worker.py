@@ -1,8 +1,9 @@
 """The thread that owns a model: it packs rows of waiting requests into batches and runs them.
 
-An idle worker runs a request at once; what arrives meanwhile waits and shares the next batch. The
-rows of the oldest request always come first. Between two steps of a running generation, one batch
-of other work runs, so that neither waits for the end of the other.
+An idle worker runs a request at once; what arrives meanwhile waits and shares the next batch.
+Requests take turns: a batch has a row of each, then a second row of each, until it is full, and the
+next one begins with those that have waited longest. Between two steps of a running generation, one
+batch of other work runs, so that neither waits for the end of the other.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from regard.tasks.components import AnyComponent
 LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
 SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are short
+CPU_BATCH_TOKENS = 2_048  # by default: a new request waits for the end of a batch
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
@@ -49,6 +52,7 @@ class Work:
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
+    turn: int = 0  # the last batch that had rows of it, or the last before it arrived
     given_up: bool = False
     arrived: float = field(default_factory=time.monotonic)
 
@@ -69,15 +73,24 @@ class Work:
         return cast(AnyRow, self.rows[number])
 
 
+Place = tuple[Work, int]
+"""A row of a request, by its index."""
+
+
 class Worker:
     """Queue and thread of one model; ``prepare`` reads inputs in a thread of its own."""
 
     def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
         self.served, self.limits, self.metrics = served, limits, metrics
+        self.batch_tokens = limits.max_batch_tokens
+        is_default = self.batch_tokens == EngineLimits.max_batch_tokens
+        if is_default and served.model.runner.device.type == "cpu":
+            self.batch_tokens = CPU_BATCH_TOKENS
         self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
         self._changed = threading.Condition()
+        self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
@@ -130,6 +143,8 @@ class Worker:
     def _count(self, work: Work, sign: int) -> None:
         self.queued_tokens += sign * work.tokens
         self.queued_requests += sign
+        if self.closing:  # the figures of the name are those of its next model, or forgotten
+            return
         name = self.served.name
         self.metrics.queued_tokens.labels(name).set(self.queued_tokens)
         self.metrics.queued_requests.labels(name).set(self.queued_requests)
@@ -145,25 +160,28 @@ class Worker:
             self._loop()
 
     def _loop(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._arrivals or self._active or self._is_over):
-                    self._changed.wait()
-                if self._is_over and not (self._arrivals or self._active):
-                    self.preparing.shutdown(wait=False)
-                    return
-                arrivals, self._arrivals = self._arrivals, []
-            self._active += arrivals
+        while self._wait():
             try:
-                self._advance(arrivals)
+                self._advance()
             except Exception as error:  # nobody must wait for a thread that has ended
                 self._session = self._session.emptied()
-                for work in [*self._active]:
-                    self._fail(work, _reason(error))
+                self._fail_all(_reason(error))
+        self.preparing.shutdown(wait=False)
 
-    def _advance(self, arrivals: list[Work]) -> None:
+    def _wait(self) -> bool:
+        """Wait for requests; False: the thread is to end."""
+        with self._changed:
+            while not (self._arrivals or self._active or self._is_over):
+                self._changed.wait()
+            return bool(self._arrivals or self._active)
+
+    def _advance(self) -> None:
         """Take arrivals, run one batch, and one step of the running generation."""
+        with self._changed:
+            arrivals, self._arrivals = self._arrivals, []
+        self._active += arrivals
         for work in arrivals:
+            work.turn = self._turn
             if self._is_stepped(work):
                 self._enter_session(work)
         self._drop_given_up()
@@ -226,12 +244,11 @@ class Worker:
             self._count(work, -1)
 
     def _run_batch(self) -> None:
-        """Run one batch: rows of the oldest request, then rows that may share its batch."""
-        first = next(
-            (work for work in self._active if work.call or work.waiting or work.is_over), None
-        )
-        if first is None:
+        """Run one batch: of the request that has waited longest, and rows that may share it."""
+        able = [work for work in self._active if work.call or work.waiting or work.is_over]
+        if not able:
             return
+        first = min(able, key=lambda work: work.turn)
         if first.call is not None:
             self._call(first)
             return
@@ -239,10 +256,13 @@ class Worker:
             self._answer(first)
             return
         batch = self._batch_of(first)
+        self._turn += 1
+        for work, _ in batch:
+            work.turn = self._turn
         start, tokens = time.perf_counter(), sum(work.row(n).cost for work, n in batch)
         answers = self._answers(first, batch)
         self._measure(first.component, len(batch), tokens, time.perf_counter() - start)
-        for (work, number), answer in zip(batch, answers, strict=True):
+        for (work, number), answer in answers.items():
             if isinstance(answer, Exception) and not isinstance(answer, BadItem):
                 self._fail(work, answer)
             else:
@@ -251,52 +271,58 @@ class Worker:
             if work.is_over and work in self._active:
                 self._answer(work)
 
-    def _batch_of(self, first: Work) -> list[tuple[Work, int]]:
+    def _batch_of(self, first: Work) -> list[Place]:
         """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
         batch = self._rows_for(first)
-        return sorted(batch, key=lambda pair: pair[0].row(pair[1]).cost)
+        return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
 
-    def _rows_for(self, first: Work) -> list[tuple[Work, int]]:
-        """Rows of the oldest request, and rows that may share their batch."""
+    def _rows_for(self, first: Work) -> list[Place]:
+        """Rows of requests in turn, from the first on; a request whose row has no room waits."""
         component = first.component
         assert component is not None
         if self.limits.isolate:
             numbers, first.waiting = first.waiting, []
             return [(first, number) for number in numbers]
-        group = first.row(first.waiting[0]).group
-        most_tokens = min(self.limits.max_batch_tokens, component.limits.tokens)
-        tokens, batch = 0, list[tuple[Work, int]]()
-        for work in self._active:
-            if work.component is not component or self._is_stepped(work):
+        most_tokens = min(self.batch_tokens, component.limits.tokens)
+        queues = self._queues(component, first.row(first.waiting[0]).group)
+        tokens, batch = 0, list[Place]()
+        while queues and len(batch) < component.batch_size:
+            work, numbers = queues.popleft()
+            cost = work.row(numbers[0]).cost
+            if batch and tokens + cost > most_tokens:
                 continue
-            for number in [*work.waiting]:
-                row = work.row(number)
-                if row.group != group:
-                    continue
-                full = tokens + row.cost > most_tokens or len(batch) >= component.batch_size
-                if full and batch:
-                    return batch
-                work.waiting.remove(number)
-                batch.append((work, number))
-                tokens += row.cost
+            work.waiting.remove(numbers[0])
+            batch.append((work, numbers.popleft()))
+            tokens += cost
+            if numbers:
+                queues.append((work, numbers))  # its next turn
         return batch
 
-    def _answers(self, first: Work, batch: list[tuple[Work, int]]) -> Sequence[Answer | Exception]:
+    def _queues(self, component: AnyComponent, group: Hashable) -> deque[tuple[Work, deque[int]]]:
+        """Waiting rows that may share a batch, by request; the longest without a turn first."""
+        queues = (
+            (work, deque(number for number in work.waiting if work.row(number).group == group))
+            for work in sorted(self._active, key=lambda work: work.turn)
+            if work.component is component and not self._is_stepped(work)
+        )
+        return deque((work, numbers) for work, numbers in queues if numbers)
+
+    def _answers(self, first: Work, batch: list[Place]) -> dict[Place, Answer | Exception]:
         """Result of each row; after an error, each request runs alone, and has its own error."""
         component = first.component
         assert component is not None
         rows = [work.row(number) for work, number in batch]
         try:
-            return component.results(rows) if self.limits.isolate else component.run(rows)
+            results = component.results(rows) if self.limits.isolate else component.run(rows)
+            return dict(zip(batch, results, strict=True))
         except Exception as error:
+            answers: dict[Place, Answer | Exception] = {}
             works = {id(work): work for work, _ in batch}
-            if len(works) > 1:
-                return [
-                    answer
-                    for work in works.values()
-                    for answer in self._answers(work, [pair for pair in batch if pair[0] is work])
-                ]
-            return [_reason(error)] * len(batch)
+            if len(works) == 1:
+                return dict.fromkeys(batch, _reason(error))
+            for work in works.values():
+                answers |= self._answers(work, [place for place in batch if place[0] is work])
+            return answers
 
     def _call(self, work: Work) -> None:
         """Run a function that needs the model for itself."""
@@ -333,7 +359,7 @@ class Worker:
             self._take(output)
 
     def _take(self, output: StepOutput) -> None:
-        work, number = cast(tuple[Work, int], output.ticket)
+        work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
             work.loop.call_soon_threadsafe(work.on_piece, output.piece)
         if output.error is not None:
@@ -355,11 +381,15 @@ class Worker:
         self._leave(work)
         work.loop.call_soon_threadsafe(_set, work.future, [], error)
 
+    def _fail_all(self, error: Exception) -> None:
+        for work in [*self._active]:
+            self._fail(work, error)
+
     def _measure(
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
     ) -> None:
         name = "call" if component is None else component.name
-        self._observe(name, rows, min(1.0, tokens / self.limits.max_batch_tokens))
+        self._observe(name, rows, min(1.0, tokens / self.batch_tokens))
         self._time(name, tokens, seconds)
         self._set_rate(tokens, seconds)
 

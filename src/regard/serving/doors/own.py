@@ -34,7 +34,7 @@ from regard.serving.engine import Answer
 from regard.serving.errors import Refusal, hide_paths
 from regard.serving.replays import ReplayRun
 from regard.serving.searches import SETTINGS, method_of
-from regard.serving.served_model import ModelInput, Options, ServedModel
+from regard.serving.served_model import ModelInput, Options, ServedModel, reads_images
 from regard.tasks.components import AnyComponent
 
 Record = dict[str, object]
@@ -209,7 +209,7 @@ PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
 
 def path_of_predictor(component: AnyComponent) -> str:
     """The path that a predictor serves."""
-    return "label-image" if component.reads_images else component.name
+    return "label-image" if reads_images(component) else component.name
 
 
 def has_path(served: ServedModel, path: str) -> bool:
@@ -240,7 +240,7 @@ def parse_inputs(
 
 
 def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
-    return (("image",),) if component.reads_images else component.record_keys
+    return (("image",),) if reads_images(component) else component.record_keys
 
 
 def _parsed(
@@ -248,7 +248,7 @@ def _parsed(
 ) -> ModelInput | BadItem:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
-        if component.reads_images:
+        if reads_images(component):
             return _image(given, pixels)
         keys = component.record_keys[0]
         if isinstance(given, str):
