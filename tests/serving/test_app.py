@@ -235,14 +235,15 @@ def test_a_client_that_leaves_frees_its_place(server):
     assert gone
 
 
-def test_the_log_has_texts_only_if_told(models, caplog):
+@pytest.mark.parametrize("body", [{"inputs": ["a secret text"]}, {"text": "a secret text"}])
+def test_the_log_has_texts_only_if_told(models, caplog, body):
     for told in (False, True):
         caplog.clear()
         with (
             caplog.at_level(logging.INFO, "regard.access"),
             running({"one": models["one"]}, ServerSettings(log_texts=told)) as server,
         ):
-            server.post("/v1/classify", {"inputs": ["a secret text"]})
+            server.post("/v1/classify", body)
         records = [record for record in caplog.records if record.name == "regard.access"]
         lines = [json.loads(record.message) for record in records]
         lines = [line for line in lines if line["path"] == "/v1/classify"]

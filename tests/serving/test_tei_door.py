@@ -173,3 +173,14 @@ def test_wrong_requests(server, path):
         assert error.keys() == {"error", "error_type"} and error["error_type"] == "Validation"
         assert "\n" not in error["error"]
     assert ask(server, "/embed?model=nobody", {"inputs": "a"}, 404)["error_type"] == "Validation"
+
+
+def test_the_limit_of_sentence_encoders_is_that_of_their_notes():
+    model, long, short = small_bert("states"), "storm " * 12, "storm"
+    model.notes["embedding"] = {"pool": "mean", "longest": 12}
+    with running({"sentences": model}) as server:
+        assert server.client.get("/info").json()["max_input_length"] == 12
+        ask(server, "/embed", {"inputs": long, "truncate": False}, 413)
+        ask(server, "/embed", {"inputs": short, "truncate": False})
+        results = ask(server, "/v1/embed", {"inputs": [long, short]})["results"]
+        assert [each["cut"] for each in results] == [True, False]

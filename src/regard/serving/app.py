@@ -28,6 +28,7 @@ from regard.serving.doors.door import (
     Services,
     json_response,
 )
+from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import ServingEngine
 from regard.serving.errors import Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
@@ -85,7 +86,7 @@ class App:
     def __init__(self, engine: ServingEngine, doors: Sequence[Door], settings: ServerSettings):
         self.engine, self.settings = engine, settings
         replays = Replays(settings.replay_bytes, settings.replay_seconds)
-        self.services = Services(settings, replays, doors)
+        self.services = Services(settings, replays, doors, PixelRoom(settings.limits.pixels))
         self.routes = PathTree()
         for door in doors:
             for route in door.routes:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
 from regard.inside.edits import EditList
+from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
 from regard.serving.replays import Replay, ReplayRun, Replays
@@ -61,6 +62,7 @@ class Services:
     settings: ServerSettings
     replays: Replays
     doors: Sequence["Door"]
+    pixels: PixelRoom
 
 
 @dataclass(eq=False)

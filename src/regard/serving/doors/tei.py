@@ -249,7 +249,7 @@ async def info(exchange: Exchange) -> Response:
             "served_model_name": served.name,
             "model_type": _model_type(served),
             "max_concurrent_requests": limits.max_queued_requests,
-            "max_input_length": served.max_length,
+            "max_input_length": served.component("embed").own_limit,
             "max_batch_tokens": limits.max_batch_tokens,
             "max_batch_requests": None,
             "max_client_batch_size": limits.max_inputs,
