@@ -14,7 +14,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.serving.api_keys import APIKeys
-from regard.serving.doors.door import Door, DoorRoute
+from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
@@ -121,6 +121,18 @@ def test_every_path_but_health_needs_a_key(models, keys):
         assert server.client.get("/admin/models", headers={"x-api-key": KEY}).status_code == 401
 
 
+def test_a_key_cannot_see_or_replace_the_requests_of_another(models, keys):
+    other = {"x-api-key": ADMIN}
+    mine, id_ = {"authorization": f"Bearer {KEY}"}, {"x-request-id": "first"}
+    with running({"one": models["one"]}, ServerSettings(keys=APIKeys.read(keys))) as server:
+        own = server.post("/v1/classify", {"text": "mine"}, headers=mine | id_).json()
+        assert server.client.get("/inspect/first", headers=other).status_code == 404
+        theirs = server.post("/v1/classify", {"inputs": ["a", "b"]}, headers=other | id_).json()
+        for headers, answer in ((mine, own), (other, theirs)):
+            again = server.client.get("/inspect/first", headers=headers).json()
+            assert again["results"] == answer["results"] and again["same"]
+
+
 @pytest.mark.parametrize("content", ["", "short", "# only a comment", "two words in-one-line"])
 def test_files_of_keys_are_checked(tmp_path, content):
     (tmp_path / "keys").write_text(content)
@@ -180,6 +192,33 @@ def test_bodies_are_bounded_in_size_and_time(models):
         with socket.create_connection(address, 10) as slow:
             slow.sendall(b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
             assert b" 408 " in slow.recv(4_096)
+
+
+NESTED = {
+    b"[" * 33: "nested",
+    b'{"a":' * 33: "nested",
+    b'["[[", "\\\\"' + b',["\\"]"' * 32: "nested",
+    b"[" + b"[]," * 70_000: "lists and objects",
+    b'["' + b"[" * 99 + b'\\"[[[[", "\\\\"]' + b" " * 9: None,
+    b"[" * 30 + b"[],[],[[]]" + b"]" * 30: None,
+}
+
+
+@pytest.mark.parametrize("content", NESTED)
+def test_brackets_outside_of_strings_are_counted(content):
+    try:
+        decode_json(content, list)
+    except BadInput as error:
+        assert NESTED[content] in str(error)
+    else:
+        assert NESTED[content] is None
+
+
+def test_a_body_of_brackets_is_refused_fast():
+    start = time.process_time()
+    with pytest.raises(BadInput, match="lists and objects"):
+        decode_json(b"[" + b"[]," * ((8 << 20) // 3), list)
+    assert time.process_time() - start < 2
 
 
 def test_an_idle_connection_is_closed(models, monkeypatch):

@@ -1,8 +1,11 @@
 """The paths of text-embeddings-inference, and those that evaluation harnesses ask first."""
 
+import threading
+
 import numpy as np
 import pytest
 
+from regard.serving.doors import tokenization
 from serving.running_server import running
 from small_bert import LONGEST, SENTENCES
 from small_bert import model as small_bert
@@ -184,3 +187,16 @@ def test_the_limit_of_sentence_encoders_is_that_of_their_notes():
         ask(server, "/embed", {"inputs": short, "truncate": False})
         results = ask(server, "/v1/embed", {"inputs": [long, short]})["results"]
         assert [each["cut"] for each in results] == [True, False]
+
+
+@pytest.mark.parametrize("path", ["/decode", "/detokenize"])
+def test_texts_of_ids_are_made_beside_the_event_loop(server, monkeypatch, path):
+    threads = []
+
+    def noted(*given, **options):
+        threads.append(threading.current_thread().name)
+        return "text"
+
+    monkeypatch.setattr(tokenization, "decode", noted)
+    ask(server, f"{path}?model=states", {"ids" if path == "/decode" else "tokens": [5, 6]})
+    assert len(threads) == 1 and threads[0].startswith("asyncio_")  # of the pool of asyncio

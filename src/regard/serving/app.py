@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput
+from regard.serving.api_keys import digest_key
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
@@ -154,6 +155,7 @@ class App:
                 key = route.key_in_body(exchange.body)
             if not keys.admit(key, admin=admin):
                 raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
+            exchange.owner = digest_key(key)
         elif route is not None and route.admin:
             raise NotAllowed("this path needs an administrator's key")
         if not by_method:

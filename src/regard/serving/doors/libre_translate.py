@@ -5,6 +5,7 @@ state their languages (regard serve --languages); a classifier whose labels are 
 detects them.
 """
 
+import asyncio
 import re
 import tomllib
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ Value = TypeVar("Value")
 NAMES: dict[str, str] = tomllib.loads(
     (files("regard.serving") / "languages.toml").read_text(encoding="utf-8")
 )
+MOST_FIELDS = 2_048  # of a form
 LINES = re.compile(r"(\s*\n\s*)")
 
 
@@ -61,7 +63,8 @@ class DetectedLanguage(Struct):
 def _fields(content: bytes) -> dict[str, str | list[str]]:
     """Fields of a form; a field that occurs several times is a list."""
     try:
-        form = parse_qs(content.decode("ascii"), keep_blank_values=True, errors="strict")
+        text = content.decode("ascii")
+        form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
         raise BadInput("the body is neither JSON nor a form") from None
     return {name: values[0] if len(values) == 1 else values for name, values in form.items()}
@@ -131,7 +134,10 @@ async def translate(exchange: Exchange) -> Response:
             raise BadInput(f"source: no model here detects languages; write one of {known}")
         likely = [best[0] for best in await detected(exchange, texts)]
         answer["detectedLanguage"], languages = likely, [each.language for each in likely]
-    documents = [_document(text, is_html=body.format == "html") for text in texts]
+    is_html = body.format == "html"
+    documents = await asyncio.to_thread(
+        lambda: [_document(text, is_html=is_html) for text in texts]
+    )
     translations: list[list[str]] = [[] for _ in texts]
     for language in dict.fromkeys(languages):
         numbers = [number for number, each in enumerate(languages) if each == language]

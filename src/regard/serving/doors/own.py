@@ -400,7 +400,7 @@ class ReplayAnswer(RunAnswer, kw_only=True):
 async def replay(exchange: Exchange) -> Response:
     """Run an answered request again, and return values of its tape."""
     id_ = exchange.request.path_params["id"]
-    kept = exchange.services.replays.get(id_)
+    kept = exchange.services.replays.get((exchange.owner, id_))
     if kept is None:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
     inspection = exchange.json(Inspect) if exchange.body else Inspect()
