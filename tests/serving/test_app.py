@@ -12,10 +12,14 @@ import time
 import httpx
 import pytest
 
+from regard.api import Model
+from regard.cli.verbs.serve import serve
 from regard.ground.errors import BadInput
+from regard.inside.edits import read_edits
 from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
+from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
 from serving.mutated_requests import mutated
@@ -24,6 +28,7 @@ from small import command, environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
+from small_mistakes import TRANSLATORS, small_translator
 
 KEY, ADMIN = "a-key-of-a-user-1", "a-key-of-an-admin"
 
@@ -161,6 +166,33 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 200
         assert server.post("/v1/classify", body, headers=admin).status_code == 404
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 404
+
+
+def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):
+    root, edits = tmp_path / "models", tmp_path / "edits.toml"
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator.save(root / "plain")
+    small_bert("one").save(root / "bert")
+    (root / "linked").symlink_to(root / "plain")
+    edits.write_text('[[edit]]\nkind = "layer-off"\nat = "source.blocks.0"\n')
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
+    admin, listed = {"x-api-key": ADMIN}, read_edits(edits)
+    served = ServedModel(translator, "mt", None, listed, languages=("en", "fr"))
+
+    def load(server, status=200, **body):
+        answer = server.post("/admin/models", body, headers=admin)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    with running([served], settings) as server:
+        swapped = load(server, folder="plain", name="mt")
+        assert (swapped["source"], swapped["target"]) == ("en", "fr")
+        assert swapped["edits"] == listed.hash
+        swapped = load(server, folder="plain", name="mt", languages="de-en")
+        assert (swapped["source"], swapped["target"]) == ("de", "en")
+        assert load(server, folder="linked")["name"] == "linked"
+        load(server, 400, folder="plain", languages="german")
+        load(server, 400, folder="bert", languages="de-en")
 
 
 def test_models_cannot_be_loaded_without_keys(server):
@@ -337,6 +369,20 @@ def folder(tmp_path_factory, models):
     folder = tmp_path_factory.mktemp("served") / "gpt"
     models["gpt"].save(folder)
     return folder
+
+
+def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").symlink_to(tmp_path / "first")
+    configs = []
+    monkeypatch.setattr("regard.serving.server.serve", lambda config, *_: configs.append(config))
+    folders = [str(tmp_path / name) for name in ("first", "second")]
+    serve(folders, port=0, languages=["second=en-fr"])
+    sources = configs[0].models
+    assert [source.name for source in sources] == ["first", "second"]
+    assert [source.languages for source in sources] == [None, ("en", "fr")]
+    with pytest.raises(BadInput, match="no model is called third"):
+        serve(folders, port=0, languages=["third=en-fr"])
 
 
 def start(folder, *options):

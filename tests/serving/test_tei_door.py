@@ -5,11 +5,13 @@ import threading
 import numpy as np
 import pytest
 
+from regard.api import Model
 from regard.serving.doors import tokenization
 from serving.running_server import running
 from small_bert import LONGEST, SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
+from small_mistakes import TRANSLATORS, small_translator
 
 LONG = "storm " * LONGEST
 
@@ -200,3 +202,19 @@ def test_texts_of_ids_are_made_beside_the_event_loop(server, monkeypatch, path):
     monkeypatch.setattr(tokenization, "decode", noted)
     ask(server, f"{path}?model=states", {"ids" if path == "/decode" else "tokens": [5, 6]})
     assert len(threads) == 1 and threads[0].startswith("asyncio_")  # of the pool of asyncio
+
+
+def test_encoders_go_before_models_that_write(models):
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    writers = {"gpt": models["gpt"], "mt": translator}
+    sentences = small_bert("states", seed=1)
+    sentences.notes["embedding"] = {"pool": "mean"}
+    with running(writers | {"one": models["one"]}) as server:
+        expected = models["one"].embed(["a"], normalise=True, as_numpy=True)
+        np.testing.assert_allclose(ask(server, "/embed", {"inputs": "a"}), expected, atol=1e-5)
+        assert server.client.get("/info").json()["model_id"] == "one"
+        assert ask(server, "/v1/embed", {"text": "a"})["model"] == "one"
+    with running(writers | {"one": models["one"], "sentences": sentences}) as server:
+        assert server.client.get("/info").json()["model_id"] == "sentences"
+    with running(writers) as server:
+        assert "name one of gpt, mt" in ask(server, "/embed", {"inputs": "a"}, 400)["error"]

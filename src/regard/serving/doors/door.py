@@ -27,6 +27,11 @@ from regard.tasks.components import AnyComponent
 Body = TypeVar("Body")
 TextsOrIds = str | list[str | int | list[int]]
 """One text, several, the token ids of one text, or of several."""
+ENCODERS: Sequence[Callable[[ServedModel], bool]] = (
+    lambda served: served.encodes_sentences,
+    lambda served: not served.writes,
+)
+"""Models that are preferred for vectors: sentence encoders, and encoders to those that write."""
 MOST_BRACKETS = 65_536  # lists and objects of a body
 KEPT = b'"[]{}'
 OTHERS = bytes({*range(256)} - {*KEPT})
@@ -109,9 +114,16 @@ class Exchange:
         return decode_json(self.body, of, self.limits.depth)
 
     def choose_model(
-        self, name: str | None, fits: Callable[[ServedModel], bool], purpose: str
+        self,
+        name: str | None,
+        fits: Callable[[ServedModel], bool],
+        purpose: str,
+        prefers: Sequence[Callable[[ServedModel], bool]] = (),
     ) -> ServedModel:
-        """The model of a name, or the only one that fits a purpose, which messages state."""
+        """The model of a name, or the only one that fits a purpose, which messages state.
+
+        Of several that fit, those are left which are preferred, if there are any.
+        """
         models = self.engine.models
         if name is not None:
             if name not in models:
@@ -122,6 +134,8 @@ class Exchange:
         fitting = [served for served in models.values() if fits(served)]
         if not fitting:
             raise UnknownModel(f"no model here serves {purpose}")
+        for preferred in prefers:
+            fitting = [served for served in fitting if preferred(served)] or fitting
         if len(fitting) > 1:
             names = ", ".join(served.name for served in fitting)
             raise BadInput(f"model: several models serve {purpose}: name one of {names}")

@@ -17,6 +17,7 @@ from regard.inference.decoder_model import DecoderModel
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
 from regard.serving.doors.door import (
+    ENCODERS,
     Door,
     DoorRoute,
     Exchange,
@@ -222,7 +223,8 @@ def has_path(served: ServedModel, path: str) -> bool:
 
 def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     """The model of a request: by name, or the only one that serves the path."""
-    return exchange.choose_model(name, lambda served: has_path(served, path), f"/v1/{path}")
+    prefers = ENCODERS if path == "embed" else ()
+    return exchange.choose_model(name, partial(has_path, path=path), f"/v1/{path}", prefers)
 
 
 def own_input(body: OwnRequest, component: AnyComponent) -> JSONObject:

@@ -16,6 +16,7 @@ from regard.ground.errors import BadInput
 from regard.inference.batch_runner import TextOrPair
 from regard.inference.embed import EncoderInput
 from regard.serving.doors.door import (
+    ENCODERS,
     Door,
     DoorRoute,
     Exchange,
@@ -104,8 +105,9 @@ class SimilarityRequest(Struct, forbid_unknown_fields=True):
 
 
 def model_for(exchange: Exchange, fits: Callable[[ServedModel], bool], purpose: str) -> ServedModel:
-    """The model of the address, or the only one that fits."""
-    return exchange.choose_model(exchange.request.query_params.get("model"), fits, purpose)
+    """The model of the address, or the only one that fits; encoders go first."""
+    name = exchange.request.query_params.get("model")
+    return exchange.choose_model(name, fits, purpose, ENCODERS)
 
 
 def embeds(served: ServedModel) -> bool:
