@@ -1,6 +1,7 @@
 """The client libretranslatepy against a real server, and requests of other clients."""
 
 import json
+import time
 from dataclasses import replace
 from urllib.error import HTTPError
 
@@ -112,6 +113,8 @@ def test_any_html_is_read(document):
     read = HTMLTexts(document)
     assert len(read.parts) == 2 * len(read.texts) + 1
     HTMLTexts(read.replaced(read.texts))
+    if not read.texts:
+        assert read.replaced([]) == document
 
 
 def test_html_with_code_is_the_same_without_translation():
@@ -121,6 +124,27 @@ def test_html_with_code_is_the_same_without_translation():
     )
     read = HTMLTexts(document)
     assert read.texts == ["one", "two"] and read.replaced(read.texts) == document
+
+
+MARKUP = [
+    "<DIV Class=x>one</DIV >",
+    "<svg><foreignObject>one</foreignObject></svg>",
+    "<![CDATA[x]]><p>one</p>",
+    "<p>one</p><!-- a --><?php b ?><!doctype HTML>",
+    "<pre>&eacute; &quot; \n</pre>\n\n<p\n>one\n</p\n>&nbsp;<br/>",
+]
+
+
+@pytest.mark.parametrize("document", MARKUP)
+def test_markup_stays_letter_by_letter(document):
+    read = HTMLTexts(document)
+    assert read.texts == ["one"] and read.replaced(["two"]) == document.replace("one", "two")
+
+
+def test_a_document_of_many_tags_is_read_fast():
+    start = time.process_time()
+    assert HTMLTexts("<br>" * 100_000).texts == []
+    assert time.process_time() - start < 5
 
 
 def test_the_same_language_is_left_alone(server):
