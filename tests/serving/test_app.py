@@ -70,6 +70,7 @@ def test_unknown_paths_and_methods(server):
     assert server.client.get("/nowhere").status_code == 404
     refused = server.client.get("/v1/tag")
     assert refused.status_code == 405 and refused.json()["error"]["kind"] == "method_not_allowed"
+    assert refused.headers["allow"] == "POST"
 
 
 MESSAGES = {
@@ -205,7 +206,13 @@ def test_pages_of_other_origins_are_refused_unless_named(models, server):
     with running({"one": models["one"]}, ServerSettings(cors=("https://a.example",))) as other:
         answer = other.client.get("/health", headers=origin)
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
-        before = other.client.options("/v1/classify", headers=origin)
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+        asked = "content-type, X-Stainless-Lang, x-secret"
+        asks = origin | {"access-control-request-headers": asked}
+        before = other.client.options("/v1/classify", headers=asks)
+        allowed = before.headers["access-control-allow-headers"].split(", ")
+        assert {"x-request-timeout-seconds", "x-stainless-lang", "x-api-key"} <= {*allowed}
+        assert "x-secret" not in allowed
         assert (
             before.status_code == 204 and "POST" in before.headers["access-control-allow-methods"]
         )

@@ -198,3 +198,24 @@ def test_without_a_model_nothing_is_detected(translator):
         assert "write one of en" in error
         broken = server.client.post("/translate", content=b"\xff\xfe")
         assert broken.status_code == 400 and json.loads(broken.content)["error"]
+
+
+def test_a_form_may_be_of_several_parts(translator, tmp_path):
+    path, key = tmp_path / "keys", "a-long-enough-key"
+    path.write_text(f"{key}\n")
+    ((best, *_),) = translator.translate([TEXT])
+    form = {"q": TEXT, "source": "en", "target": "de", "api_key": key}
+    fields = {name: (None, value) for name, value in form.items()}
+    settings = ServerSettings(keys=APIKeys.read(path))
+    with running([ServedModel(translator, "mt-en-de")], settings) as server:
+        answer = server.client.post("/translate", files=fields)
+        assert answer.json() == {"translatedText": best.text}
+        several = [*fields.items(), ("q", (None, "the cow"))]
+        assert len(server.client.post("/translate", files=several).json()["translatedText"]) == 2
+        header = {"x-api-key": key}
+        for files in (fields | {"file": ("a.txt", b"a")}, fields | {"q": (None, b"\xff")}):
+            refused = server.client.post("/translate", files=files, headers=header)
+            assert refused.status_code == 400, refused.text
+        for content in (b"--", b"--a\r\n", b"--a\r\nb\r\n--a--\r\n", b"--a\r\n" * 3_000):
+            refused = server.client.post("/translate", content=content, headers=header)
+            assert refused.status_code == 400 and "error" in refused.json()

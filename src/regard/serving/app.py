@@ -39,6 +39,9 @@ LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
+ALLOWED_HEADERS += ["x-request-timeout-seconds"]
+CLIENT_HEADER = re.compile(r"x-stainless-[a-z-]{1,64}")  # which OpenAI's clients send
 SEND_SECONDS = 30.0  # for a client that does not read
 
 Scope = MutableMapping[str, Any]
@@ -146,7 +149,7 @@ class App:
     ) -> Response:
         request, keys = exchange.request, self.settings.keys
         if request.method == "OPTIONS" and self._origin(request):
-            return self._preflight(by_method)
+            return self._preflight(request, by_method)
         if keys is not None and not OPEN_PATHS.fullmatch(request.url.path):
             admin = route is not None and route.admin
             key = _key_of(request)
@@ -161,7 +164,7 @@ class App:
         if not by_method:
             raise NotFound("there is no such path; /docs lists all")
         if route is None:
-            raise MethodNotAllowed(f"this path has only {', '.join(sorted(by_method))}")
+            raise MethodNotAllowed(by_method)
         await exchange.read_body()
         return await _unless_gone(route.handler(exchange), request)
 
@@ -184,12 +187,15 @@ class App:
     def _allow_origin(self, request: Request, response: Response) -> None:
         if (origin := self._origin(request)) is not None:
             response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-expose-headers"] = "x-request-id, retry-after"
             response.headers["vary"] = "Origin"
 
-    def _preflight(self, by_method: Mapping[str, object]) -> Response:
+    def _preflight(self, request: Request, by_method: Mapping[str, object]) -> Response:
+        asked = request.headers.get("access-control-request-headers", "").lower().split(",")
+        known = (name.strip() for name in asked if CLIENT_HEADER.fullmatch(name.strip()))
         headers = {
             "access-control-allow-methods": ", ".join(sorted(by_method) or ["GET", "POST"]),
-            "access-control-allow-headers": "authorization, content-type, x-api-key, x-request-id",
+            "access-control-allow-headers": ", ".join([*ALLOWED_HEADERS, *known]),
             "access-control-max-age": "600",
         }
         return Response(status_code=204, headers=headers)

@@ -1,4 +1,4 @@
-"""Texts of an HTML document, to be replaced by others: all else stays as it is, letter by letter."""
+"""Texts of an HTML document, to be replaced by others: all else stays, letter by letter."""
 
 import html
 import re

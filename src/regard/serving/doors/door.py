@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeVar, cast
@@ -60,7 +60,17 @@ class NotFound(Refusal):
 
 
 class MethodNotAllowed(Refusal):
+    """The path has other methods."""
+
     status, kind = 405, "method_not_allowed"
+
+    def __init__(self, methods: Iterable[str]):
+        self.methods = ", ".join(sorted(methods))
+        super().__init__(f"this path has only {self.methods}")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"allow": self.methods}
 
 
 @dataclass(eq=False)
