@@ -13,10 +13,14 @@ import time
 import httpx
 import pytest
 
+from regard.api import Model
+from regard.cli.verbs.serve import serve
 from regard.ground.errors import BadInput
+from regard.inside.edits import read_edits
 from regard.serving.api_keys import APIKeys
-from regard.serving.doors.door import Door, DoorRoute
+from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
+from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
 from serving.mutated_requests import mutated
@@ -25,6 +29,7 @@ from small import command, environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
+from small_mistakes import TRANSLATORS, small_translator
 
 KEY, ADMIN = "a-key-of-a-user-1", "a-key-of-an-admin"
 
@@ -66,6 +71,7 @@ def test_unknown_paths_and_methods(server):
     assert server.client.get("/nowhere").status_code == 404
     refused = server.client.get("/v1/tag")
     assert refused.status_code == 405 and refused.json()["error"]["kind"] == "method_not_allowed"
+    assert refused.headers["allow"] == "POST"
 
 
 MESSAGES = {
@@ -122,6 +128,18 @@ def test_every_path_but_health_needs_a_key(models, keys):
         assert server.client.get("/admin/models", headers={"x-api-key": KEY}).status_code == 401
 
 
+def test_a_key_cannot_see_or_replace_the_requests_of_another(models, keys):
+    other = {"x-api-key": ADMIN}
+    mine, id_ = {"authorization": f"Bearer {KEY}"}, {"x-request-id": "first"}
+    with running({"one": models["one"]}, ServerSettings(keys=APIKeys.read(keys))) as server:
+        own = server.post("/v1/classify", {"text": "mine"}, headers=mine | id_).json()
+        assert server.client.get("/inspect/first", headers=other).status_code == 404
+        theirs = server.post("/v1/classify", {"inputs": ["a", "b"]}, headers=other | id_).json()
+        for headers, answer in ((mine, own), (other, theirs)):
+            again = server.client.get("/inspect/first", headers=headers).json()
+            assert again["results"] == answer["results"] and again["same"]
+
+
 @pytest.mark.parametrize("content", ["", "short", "# only a comment", "two words in-one-line"])
 def test_files_of_keys_are_checked(tmp_path, content):
     (tmp_path / "keys").write_text(content)
@@ -152,6 +170,33 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 404
 
 
+def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):
+    root, edits = tmp_path / "models", tmp_path / "edits.toml"
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator.save(root / "plain")
+    small_bert("one").save(root / "bert")
+    (root / "linked").symlink_to(root / "plain")
+    edits.write_text('[[edit]]\nkind = "layer-off"\nat = "source.blocks.0"\n')
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
+    admin, listed = {"x-api-key": ADMIN}, read_edits(edits)
+    served = ServedModel(translator, "mt", None, listed, languages=("en", "fr"))
+
+    def load(server, status=200, **body):
+        answer = server.post("/admin/models", body, headers=admin)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    with running([served], settings) as server:
+        swapped = load(server, folder="plain", name="mt")
+        assert (swapped["source"], swapped["target"]) == ("en", "fr")
+        assert swapped["edits"] == listed.hash
+        swapped = load(server, folder="plain", name="mt", languages="de-en")
+        assert (swapped["source"], swapped["target"]) == ("de", "en")
+        assert load(server, folder="linked")["name"] == "linked"
+        load(server, 400, folder="plain", languages="german")
+        load(server, 400, folder="bert", languages="de-en")
+
+
 def test_models_cannot_be_loaded_without_keys(server):
     assert server.post("/admin/models", {"folder": "x"}).status_code == 401
 
@@ -162,7 +207,13 @@ def test_pages_of_other_origins_are_refused_unless_named(models, server):
     with running({"one": models["one"]}, ServerSettings(cors=("https://a.example",))) as other:
         answer = other.client.get("/health", headers=origin)
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
-        before = other.client.options("/v1/classify", headers=origin)
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+        asked = "content-type, X-Stainless-Lang, x-secret"
+        asks = origin | {"access-control-request-headers": asked}
+        before = other.client.options("/v1/classify", headers=asks)
+        allowed = before.headers["access-control-allow-headers"].split(", ")
+        assert {"x-request-timeout-seconds", "x-stainless-lang", "x-api-key"} <= {*allowed}
+        assert "x-secret" not in allowed
         assert (
             before.status_code == 204 and "POST" in before.headers["access-control-allow-methods"]
         )
@@ -181,6 +232,33 @@ def test_bodies_are_bounded_in_size_and_time(models):
         with socket.create_connection(address, 10) as slow:
             slow.sendall(b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
             assert b" 408 " in slow.recv(4_096)
+
+
+NESTED = {
+    b"[" * 33: "nested",
+    b'{"a":' * 33: "nested",
+    b'["[[", "\\\\"' + b',["\\"]"' * 32: "nested",
+    b"[" + b"[]," * 70_000: "lists and objects",
+    b'["' + b"[" * 99 + b'\\"[[[[", "\\\\"]' + b" " * 9: None,
+    b"[" * 30 + b"[],[],[[]]" + b"]" * 30: None,
+}
+
+
+@pytest.mark.parametrize("content", NESTED)
+def test_brackets_outside_of_strings_are_counted(content):
+    try:
+        decode_json(content, list)
+    except BadInput as error:
+        assert NESTED[content] in str(error)
+    else:
+        assert NESTED[content] is None
+
+
+def test_a_body_of_brackets_is_refused_fast():
+    start = time.process_time()
+    with pytest.raises(BadInput, match="lists and objects"):
+        decode_json(b"[" + b"[]," * ((8 << 20) // 3), list)
+    assert time.process_time() - start < 2
 
 
 def test_an_idle_connection_is_closed(models, monkeypatch):
@@ -295,14 +373,15 @@ def test_a_client_that_leaves_frees_its_place(server):
     assert gone
 
 
-def test_the_log_has_texts_only_if_told(models, caplog):
+@pytest.mark.parametrize("body", [{"inputs": ["a secret text"]}, {"text": "a secret text"}])
+def test_the_log_has_texts_only_if_told(models, caplog, body):
     for told in (False, True):
         caplog.clear()
         with (
             caplog.at_level(logging.INFO, "regard.access"),
             running({"one": models["one"]}, ServerSettings(log_texts=told)) as server,
         ):
-            server.post("/v1/classify", {"inputs": ["a secret text"]})
+            server.post("/v1/classify", body)
         records = [record for record in caplog.records if record.name == "regard.access"]
         lines = [json.loads(record.message) for record in records]
         lines = [line for line in lines if line["path"] == "/v1/classify"]
@@ -357,6 +436,20 @@ def folder(tmp_path_factory, models):
     folder = tmp_path_factory.mktemp("served") / "gpt"
     models["gpt"].save(folder)
     return folder
+
+
+def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").symlink_to(tmp_path / "first")
+    configs = []
+    monkeypatch.setattr("regard.serving.server.serve", lambda config, *_: configs.append(config))
+    folders = [str(tmp_path / name) for name in ("first", "second")]
+    serve(folders, port=0, languages=["second=en-fr"])
+    sources = configs[0].models
+    assert [source.name for source in sources] == ["first", "second"]
+    assert [source.languages for source in sources] == [None, ("en", "fr")]
+    with pytest.raises(BadInput, match="no model is called third"):
+        serve(folders, port=0, languages=["third=en-fr"])
 
 
 def start(folder, *options):

@@ -1,6 +1,7 @@
 """The client libretranslatepy against a real server, and requests of other clients."""
 
 import json
+import time
 from dataclasses import replace
 from urllib.error import HTTPError
 
@@ -112,6 +113,8 @@ def test_any_html_is_read(document):
     read = HTMLTexts(document)
     assert len(read.parts) == 2 * len(read.texts) + 1
     HTMLTexts(read.replaced(read.texts))
+    if not read.texts:
+        assert read.replaced([]) == document
 
 
 def test_html_with_code_is_the_same_without_translation():
@@ -121,6 +124,27 @@ def test_html_with_code_is_the_same_without_translation():
     )
     read = HTMLTexts(document)
     assert read.texts == ["one", "two"] and read.replaced(read.texts) == document
+
+
+MARKUP = [
+    "<DIV Class=x>one</DIV >",
+    "<svg><foreignObject>one</foreignObject></svg>",
+    "<![CDATA[x]]><p>one</p>",
+    "<p>one</p><!-- a --><?php b ?><!doctype HTML>",
+    "<pre>&eacute; &quot; \n</pre>\n\n<p\n>one\n</p\n>&nbsp;<br/>",
+]
+
+
+@pytest.mark.parametrize("document", MARKUP)
+def test_markup_stays_letter_by_letter(document):
+    read = HTMLTexts(document)
+    assert read.texts == ["one"] and read.replaced(["two"]) == document.replace("one", "two")
+
+
+def test_a_document_of_many_tags_is_read_fast():
+    start = time.process_time()
+    assert HTMLTexts("<br>" * 100_000).texts == []
+    assert time.process_time() - start < 5
 
 
 def test_the_same_language_is_left_alone(server):
@@ -174,3 +198,24 @@ def test_without_a_model_nothing_is_detected(translator):
         assert "write one of en" in error
         broken = server.client.post("/translate", content=b"\xff\xfe")
         assert broken.status_code == 400 and json.loads(broken.content)["error"]
+
+
+def test_a_form_may_be_of_several_parts(translator, tmp_path):
+    path, key = tmp_path / "keys", "a-long-enough-key"
+    path.write_text(f"{key}\n")
+    ((best, *_),) = translator.translate([TEXT])
+    form = {"q": TEXT, "source": "en", "target": "de", "api_key": key}
+    fields = {name: (None, value) for name, value in form.items()}
+    settings = ServerSettings(keys=APIKeys.read(path))
+    with running([ServedModel(translator, "mt-en-de")], settings) as server:
+        answer = server.client.post("/translate", files=fields)
+        assert answer.json() == {"translatedText": best.text}
+        several = [*fields.items(), ("q", (None, "the cow"))]
+        assert len(server.client.post("/translate", files=several).json()["translatedText"]) == 2
+        header = {"x-api-key": key}
+        for files in (fields | {"file": ("a.txt", b"a")}, fields | {"q": (None, b"\xff")}):
+            refused = server.client.post("/translate", files=files, headers=header)
+            assert refused.status_code == 400, refused.text
+        for content in (b"--", b"--a\r\n", b"--a\r\nb\r\n--a--\r\n", b"--a\r\n" * 3_000):
+            refused = server.client.post("/translate", content=content, headers=header)
+            assert refused.status_code == 400 and "error" in refused.json()

@@ -230,6 +230,7 @@ def test_wrong_requests_name_the_parameter(server, parameter):
         {"temperature": 3},
         {"logprobs": 6},
         {"colour": 1},
+        {"logit_bias": {"999999": 1}},
         {"prompt": []},
         {"prompt": [999_999]},
         {"prompt": [[1], "a"]},

@@ -1,7 +1,9 @@
 """The paths of regard itself, over HTTP: the records of a direct call, and the insides of a run."""
 
 import base64
+import io
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from regard.inference.generator import Ending
 from regard.inside.edits import read_edits
 from regard.search.beam import Beam
 from regard.search.sample import Sample
+from regard.serving.doors import images
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
 from safety.frozen_folders import differences
@@ -321,3 +324,45 @@ def test_images_come_in_base64_and_are_bounded(tmp_path):
     with running({"vit": model}, ServerSettings(limits=RequestLimits(pixels=9))) as server:
         (result,) = server.post("/v1/label-image", {"image": encoded[0]}).json()["results"]
         assert "pixels are more than 9" in result["error"]
+
+
+def blank_png(height, width):
+    """A white image, a file of few bytes."""
+    content = io.BytesIO()
+    Image = pytest.importorskip("PIL.Image")
+    Image.new("1", (width, height), 1).save(content, "PNG")
+    return base64.b64encode(content.getvalue()).decode()
+
+
+def test_the_pixels_of_a_request_are_counted_before_any_is_decoded(monkeypatch):
+    image, decoded = blank_png(30, 40), []
+    whole = images.decode_image
+    monkeypatch.setattr(images, "decode_image", lambda *given: decoded.append(1) or whole(*given))
+    limits = ServerSettings(limits=RequestLimits(pixels=3_000))
+    with running({"vit": small_vit()}, limits, max_inputs=3) as server:
+        for count, status in ((4, 413), (3, 413), (2, 200)):
+            assert server.post("/v1/label-image", {"inputs": [image] * count}).status_code == status
+            assert len(decoded) == (2 if count == 2 else 0)
+        bad = server.post("/v1/label-image", {"inputs": [image, blank_png(3, 2_000)]})
+        good, large = bad.json()["results"]
+        assert "records" in good and "3 × 2000 pixels are more than 3000" in large["error"]
+        assert server.app.services.pixels.used == 0
+        server.app.services.pixels.used = 4 * 3_000
+        full = server.post("/v1/label-image", {"image": image})
+        assert full.status_code == 429 and full.headers["retry-after"] == "1"
+        full = server.post("/models/vit", {"inputs": image})
+        assert full.status_code == 429
+
+
+def test_images_are_decoded_beside_the_event_loop(monkeypatch):
+    threads, whole = [], images.decode_image
+
+    def noted(*given):
+        threads.append(threading.current_thread().name)
+        return whole(*given)
+
+    monkeypatch.setattr(images, "decode_image", noted)
+    with running({"vit": small_vit()}) as server:
+        for path, key in (("/v1/label-image", "image"), ("/models/vit", "inputs")):
+            assert server.post(path, {key: blank_png(8, 8)}).status_code == 200
+    assert len(threads) == 2 and all(name.startswith("decode-images") for name in threads)

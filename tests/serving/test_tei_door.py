@@ -1,12 +1,17 @@
 """The paths of text-embeddings-inference, and those that evaluation harnesses ask first."""
 
+import threading
+
 import numpy as np
 import pytest
 
+from regard.api import Model
+from regard.serving.doors import tokenization
 from serving.running_server import running
 from small_bert import LONGEST, SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
+from small_mistakes import TRANSLATORS, small_translator
 
 LONG = "storm " * LONGEST
 
@@ -173,3 +178,43 @@ def test_wrong_requests(server, path):
         assert error.keys() == {"error", "error_type"} and error["error_type"] == "Validation"
         assert "\n" not in error["error"]
     assert ask(server, "/embed?model=nobody", {"inputs": "a"}, 404)["error_type"] == "Validation"
+
+
+def test_the_limit_of_sentence_encoders_is_that_of_their_notes():
+    model, long, short = small_bert("states"), "storm " * 12, "storm"
+    model.notes["embedding"] = {"pool": "mean", "longest": 12}
+    with running({"sentences": model}) as server:
+        assert server.client.get("/info").json()["max_input_length"] == 12
+        ask(server, "/embed", {"inputs": long, "truncate": False}, 413)
+        ask(server, "/embed", {"inputs": short, "truncate": False})
+        results = ask(server, "/v1/embed", {"inputs": [long, short]})["results"]
+        assert [each["cut"] for each in results] == [True, False]
+
+
+@pytest.mark.parametrize("path", ["/decode", "/detokenize"])
+def test_texts_of_ids_are_made_beside_the_event_loop(server, monkeypatch, path):
+    threads = []
+
+    def noted(*given, **options):
+        threads.append(threading.current_thread().name)
+        return "text"
+
+    monkeypatch.setattr(tokenization, "decode", noted)
+    ask(server, f"{path}?model=states", {"ids" if path == "/decode" else "tokens": [5, 6]})
+    assert len(threads) == 1 and threads[0].startswith("asyncio_")  # of the pool of asyncio
+
+
+def test_encoders_go_before_models_that_write(models):
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    writers = {"gpt": models["gpt"], "mt": translator}
+    sentences = small_bert("states", seed=1)
+    sentences.notes["embedding"] = {"pool": "mean"}
+    with running(writers | {"one": models["one"]}) as server:
+        expected = models["one"].embed(["a"], normalise=True, as_numpy=True)
+        np.testing.assert_allclose(ask(server, "/embed", {"inputs": "a"}), expected, atol=1e-5)
+        assert server.client.get("/info").json()["model_id"] == "one"
+        assert ask(server, "/v1/embed", {"text": "a"})["model"] == "one"
+    with running(writers | {"one": models["one"], "sentences": sentences}) as server:
+        assert server.client.get("/info").json()["model_id"] == "sentences"
+    with running(writers) as server:
+        assert "name one of gpt, mt" in ask(server, "/embed", {"inputs": "a"}, 400)["error"]

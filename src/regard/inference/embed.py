@@ -55,6 +55,7 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     normalise: bool = False
     summary: str | None = None  # "first" or "last" token of a row; None: no summary token
     inner: slice = field(default_factory=lambda: slice(None))
+    longest: int | None = None  # tokens to which ``read`` cuts a text
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
@@ -77,7 +78,7 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
 
     @property
     def own_limit(self) -> int | None:
-        return self.runner.truncation or self.runner.position_limit
+        return self.longest or self.runner.truncation or self.runner.position_limit
 
     def parse(self, line: str, where: str) -> EncoderInput:
         return cast(EncoderInput, self.runner.parse(line, where))
@@ -87,7 +88,17 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
 
     def rows(self, inputs: Sequence[EncoderInput], keys: Sequence[int]) -> list[EmbedRow]:
         read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
-        return [Row(key, given, row, row_length(row)) for key, given, row in read]
+        return [
+            Row(key, given, row, row_length(row), cut=self._is_cut(given, row_length(row)))
+            for key, given, row in read
+        ]
+
+    def _is_cut(self, given: EncoderInput, length: int) -> bool:
+        most = self.longest
+        is_text = isinstance(given, str) or (isinstance(given, tuple) and len(given) == 2)
+        if most is None or length < most or not is_text:
+            return False
+        return self.token_count(given, most) > most
 
     def values(self, rows: Sequence[EmbedRow], tape: NullTape = NULL_TAPE) -> list[np.ndarray]:
         """Vectors in float32; zeros for a row without tokens."""

@@ -110,6 +110,7 @@ class EncoderModel(ModelRunner):
             notes.get("normalise", False) if normalise is None else normalise,
             self.summary,
             slice(None) if self.tokenizer is None else self.tokenizer.inner,
+            longest,
         )
 
     def embedded_rows(

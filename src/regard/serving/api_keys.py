@@ -36,18 +36,19 @@ class APIKeys:
             if len(key) < SHORTEST or not key.isascii() or " " in key:
                 rule = f"a key has at least {SHORTEST} characters, ASCII without spaces"
                 raise BadInput(f"{path}:{number}: {rule}")
-            keys.append(_digest(key))
+            keys.append(digest_key(key))
         if not users and not admins:
             raise BadInput(f"{path}: no keys; write one on each line")
         return cls(tuple(users), tuple(admins))
 
     def admit(self, key: str | None, *, admin: bool = False) -> bool:
         """Whether a key is in the file; ``admin``: among the keys of administrators."""
-        digest = _digest(key or "")
+        digest = digest_key(key)
         known: Iterable[bytes] = self.admins if admin else (*self.users, *self.admins)
         matches = [hmac.compare_digest(digest, each) for each in known]
         return any(matches)
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode(errors="replace")).digest()
+def digest_key(key: str | None) -> bytes:
+    """Digest of a key, or of none."""
+    return hashlib.sha256((key or "").encode(errors="replace")).digest()

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput
+from regard.serving.api_keys import digest_key
 from regard.serving.doors.door import (
     Door,
     DoorRoute,
@@ -28,6 +29,7 @@ from regard.serving.doors.door import (
     Services,
     json_response,
 )
+from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import ServingEngine
 from regard.serving.errors import Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
@@ -37,6 +39,9 @@ LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
+ALLOWED_HEADERS += ["x-request-timeout-seconds"]
+CLIENT_HEADER = re.compile(r"x-stainless-[a-z-]{1,64}")  # which OpenAI's clients send
 SEND_SECONDS = 30.0  # for a client that does not read
 
 Scope = MutableMapping[str, Any]
@@ -85,7 +90,7 @@ class App:
     def __init__(self, engine: ServingEngine, doors: Sequence[Door], settings: ServerSettings):
         self.engine, self.settings = engine, settings
         replays = Replays(settings.replay_bytes, settings.replay_seconds)
-        self.services = Services(settings, replays, doors)
+        self.services = Services(settings, replays, doors, PixelRoom(settings.limits.pixels))
         self.routes = PathTree()
         for door in doors:
             for route in door.routes:
@@ -144,7 +149,7 @@ class App:
     ) -> Response:
         request, keys = exchange.request, self.settings.keys
         if request.method == "OPTIONS" and self._origin(request):
-            return self._preflight(by_method)
+            return self._preflight(request, by_method)
         if keys is not None and not OPEN_PATHS.fullmatch(request.url.path):
             admin = route is not None and route.admin
             key = _key_of(request)
@@ -153,12 +158,13 @@ class App:
                 key = route.key_in_body(exchange.body)
             if not keys.admit(key, admin=admin):
                 raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
+            exchange.owner = digest_key(key)
         elif route is not None and route.admin:
             raise NotAllowed("this path needs an administrator's key")
         if not by_method:
             raise NotFound("there is no such path; /docs lists all")
         if route is None:
-            raise MethodNotAllowed(f"this path has only {', '.join(sorted(by_method))}")
+            raise MethodNotAllowed(by_method)
         await exchange.read_body()
         return await _unless_gone(route.handler(exchange), request)
 
@@ -181,12 +187,15 @@ class App:
     def _allow_origin(self, request: Request, response: Response) -> None:
         if (origin := self._origin(request)) is not None:
             response.headers["access-control-allow-origin"] = origin
+            response.headers["access-control-expose-headers"] = "x-request-id, retry-after"
             response.headers["vary"] = "Origin"
 
-    def _preflight(self, by_method: Mapping[str, object]) -> Response:
+    def _preflight(self, request: Request, by_method: Mapping[str, object]) -> Response:
+        asked = request.headers.get("access-control-request-headers", "").lower().split(",")
+        known = (name.strip() for name in asked if CLIENT_HEADER.fullmatch(name.strip()))
         headers = {
             "access-control-allow-methods": ", ".join(sorted(by_method) or ["GET", "POST"]),
-            "access-control-allow-headers": "authorization, content-type, x-api-key, x-request-id",
+            "access-control-allow-headers": ", ".join([*ALLOWED_HEADERS, *known]),
             "access-control-max-age": "600",
         }
         return Response(status_code=204, headers=headers)

@@ -10,6 +10,7 @@ import numpy as np
 from regard.inside.edits import EditList
 from regard.serving.served_model import ModelInput, Options
 
+OwnedID = tuple[bytes, str]  # the digest of a client's key, and the id of its request
 OVERHEAD = 512  # bytes of a run without inputs, about
 
 
@@ -55,13 +56,13 @@ class Replay:
 
 
 class Replays:
-    """Requests by their ids, bounded by bytes and seconds; the oldest are dropped first."""
+    """Requests by owner and id, bounded by bytes and seconds; the oldest are dropped first."""
 
     def __init__(self, most_bytes: int, seconds: float):
         self.most_bytes, self.seconds, self.bytes = most_bytes, seconds, 0
-        self.by_id: OrderedDict[str, Replay] = OrderedDict()
+        self.by_id: OrderedDict[OwnedID, Replay] = OrderedDict()
 
-    def add(self, id_: str, replay: Replay) -> None:
+    def add(self, id_: OwnedID, replay: Replay) -> None:
         """Keep a request, unless it alone is too large."""
         self._drop(id_)
         if replay.size > self.most_bytes:
@@ -72,7 +73,7 @@ class Replays:
             self._drop(next(iter(self.by_id)))
         self._drop_old()
 
-    def get(self, id_: str) -> Replay | None:
+    def get(self, id_: OwnedID) -> Replay | None:
         """The request of an id; None: there is none, or no longer."""
         self._drop_old()
         return self.by_id.get(id_)
@@ -82,6 +83,6 @@ class Replays:
         while self.by_id and next(iter(self.by_id.values())).at < oldest:
             self._drop(next(iter(self.by_id)))
 
-    def _drop(self, id_: str) -> None:
+    def _drop(self, id_: OwnedID) -> None:
         if (replay := self.by_id.pop(id_, None)) is not None:
             self.bytes -= replay.size

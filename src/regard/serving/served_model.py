@@ -72,7 +72,7 @@ class ServedModel:
         listed = None if edits is None else read_edits(edits)
         place = local_folder(folder)
         model = load(folder, device, precision=precision)
-        return cls(model, name or _name_of(str(folder), place), place, listed, languages)
+        return cls(model, name or name_of_folder(str(folder)), place, listed, languages)
 
     def _languages(self) -> tuple[str, str] | None:
         """Languages of a translator, by the end of its name."""
@@ -140,6 +140,28 @@ class ServedModel:
             self._components.popitem(last=False)
         return self._components[key]
 
+    @property
+    def writes(self) -> bool:
+        """Whether it is a generator or a translator."""
+        return "generate" in self.components or "translate" in self.components
+
+    @property
+    def encodes_sentences(self) -> bool:
+        """Whether its files say how texts are embedded, as those of sentence encoders do."""
+        return bool(self.model.notes.get("embedding"))
+
+    def replacing(
+        self, before: "ServedModel | None", languages: tuple[str, str] | None
+    ) -> "ServedModel":
+        """The model with these languages; without any, with those and the edits of an earlier."""
+        if languages is not None and "translate" not in self.components:
+            raise BadInput(f"languages: model {self.name} does not translate")
+        if before is None:
+            return ServedModel(self.plain, self.name, self.folder, self.edits, languages)
+        if "translate" in self.components:
+            languages = languages or before.languages
+        return ServedModel(self.plain, self.name, self.folder, before.edits, languages)
+
     def capture_encoder(self) -> None:
         """Run the encoder as CUDA graphs from now on, on a GPU; edited models stay as they are."""
         if self.edits is None:
@@ -172,10 +194,19 @@ def _hashable(value: OptionValue) -> OptionValue:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _name_of(folder: str, place: Path) -> str:
-    """Name of a model by its folder; of runs/NAME/model, NAME."""
-    if not place.is_dir() or Path(folder).exists():
-        path = place.resolve()
+def parse_languages(text: str, where: str) -> tuple[str, str]:
+    """The codes of two languages, such as en-de."""
+    source, dash, target = text.partition("-")
+    if not dash or not source or not target:
+        raise BadInput(f"{where}: write SRC-TGT, such as en-de, not {shown(text)}")
+    return source, target
+
+
+def name_of_folder(folder: str) -> str:
+    """Name of a model by its folder, or by its id on the hub; of runs/NAME/model, NAME."""
+    if Path(folder).exists() or not local_folder(folder).is_dir():
+        path = Path(folder).absolute()  # a link has its own name
+        path = path.resolve() if ".." in path.parts else path
         name = path.parent.name if path.name == "model" and path.parent.name else path.name
     else:
         name = folder.rpartition("/")[2]

@@ -24,7 +24,7 @@ from regard.inside.views.view_record import ViewRecord
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
-from regard.serving.doors.own import decode_image_text
+from regard.serving.doors.images import decode_image_text
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
 

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 
 MISSING = "serving needs more libraries: pip install 'regard[serve]'"
 
@@ -102,6 +102,7 @@ def serve(
     """
     try:
         from regard.serving.api_keys import APIKeys
+        from regard.serving.served_model import name_of_folder
         from regard.serving.server import ModelSource, ServerConfig, bind
         from regard.serving.server import serve as run
         from regard.serving.settings import EngineLimits, RequestLimits, ServerSettings
@@ -109,6 +110,8 @@ def serve(
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
     names = name_models(models, name)
+    if languages:
+        names = [each or name_of_folder(folder) for each, folder in zip(names, models, strict=True)]
     spoken = _languages(languages or [], [each for each in names if each])
     settings = ServerSettings(
         keys=None if api_keys is None else APIKeys.read(api_keys),
@@ -167,6 +170,6 @@ def _languages(given: list[str], names: list[str]) -> dict[str, tuple[str, str]]
         if not dash or not source or not target:
             raise BadInput(f"--languages: write NAME=SRC-TGT, such as opus=en-de, not {each!r}")
         if name not in names:
-            raise BadInput(f"--languages: no model has --name {name}")
+            raise BadInput(f"--languages: no model is called {name}{did_you_mean(name, names)}")
         spoken[name] = (source, target)
     return spoken

@@ -147,6 +147,12 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         if self.stream:
             self._check_stream()
 
+    def check_tokens(self, words: int) -> None:
+        """Refuse tokens that the vocabulary does not have."""
+        for token, _ in _by_token(self.logit_bias or {}):
+            if token >= words:
+                raise BadInput(f"logit_bias: {token} is no token id; the last one is {words - 1}")
+
     def _check_stream(self) -> None:
         if self.samples > 1:
             raise BadInput(f"{'n' if self.best_of is None else 'best_of'}: a stream has one text")
@@ -239,6 +245,7 @@ async def complete(exchange: Exchange) -> Response:
     served = exchange.choose_model(
         body.model, lambda model: "generate" in model.components, "completions"
     )
+    body.check_tokens(len(served.model.generator.vocabulary))
     exchange.log |= {} if body.user is None else {"user": body.user}
     given, options = texts_or_ids(body.prompt, "prompt"), body.options
     rows = await exchange.rows(served, "generate", given, options)

@@ -2,8 +2,7 @@
 
 import asyncio
 import base64
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeVar, cast
@@ -17,6 +16,7 @@ from starlette.responses import Response
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
 from regard.inside.edits import EditList
+from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
 from regard.serving.replays import Replay, ReplayRun, Replays
@@ -27,7 +27,16 @@ from regard.tasks.components import AnyComponent
 Body = TypeVar("Body")
 TextsOrIds = str | list[str | int | list[int]]
 """One text, several, the token ids of one text, or of several."""
-BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # and strings
+ENCODERS: Sequence[Callable[[ServedModel], bool]] = (
+    lambda served: served.encodes_sentences,
+    lambda served: not served.writes,
+)
+"""Models that are preferred for vectors: sentence encoders, and encoders to those that write."""
+MOST_BRACKETS = 65_536  # lists and objects of a body
+KEPT = b'"[]{}'
+OTHERS = bytes({*range(256)} - {*KEPT})
+STEPS = np.zeros(256, np.int8)  # of the depth, by character
+STEPS[[*b"[{"]], STEPS[[*b"]}"]] = 1, -1
 
 
 class NotAllowed(Refusal):
@@ -51,7 +60,17 @@ class NotFound(Refusal):
 
 
 class MethodNotAllowed(Refusal):
+    """The path has other methods."""
+
     status, kind = 405, "method_not_allowed"
+
+    def __init__(self, methods: Iterable[str]):
+        self.methods = ", ".join(sorted(methods))
+        super().__init__(f"this path has only {self.methods}")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"allow": self.methods}
 
 
 @dataclass(eq=False)
@@ -61,6 +80,7 @@ class Services:
     settings: ServerSettings
     replays: Replays
     doors: Sequence["Door"]
+    pixels: PixelRoom
 
 
 @dataclass(eq=False)
@@ -75,6 +95,7 @@ class Exchange:
     log: dict[str, object] = field(default_factory=dict)  # more keys of its line in the log
     body: bytes = b""
     runs: list[ReplayRun] = field(default_factory=list)
+    owner: bytes = b""  # digest of the key; a client sees only the requests of its key
 
     async def read_body(self) -> None:
         """Read the body, within the limits of size and time, unless it has been read."""
@@ -103,9 +124,16 @@ class Exchange:
         return decode_json(self.body, of, self.limits.depth)
 
     def choose_model(
-        self, name: str | None, fits: Callable[[ServedModel], bool], purpose: str
+        self,
+        name: str | None,
+        fits: Callable[[ServedModel], bool],
+        purpose: str,
+        prefers: Sequence[Callable[[ServedModel], bool]] = (),
     ) -> ServedModel:
-        """The model of a name, or the only one that fits a purpose, which messages state."""
+        """The model of a name, or the only one that fits a purpose, which messages state.
+
+        Of several that fit, those are left which are preferred, if there are any.
+        """
         models = self.engine.models
         if name is not None:
             if name not in models:
@@ -116,6 +144,8 @@ class Exchange:
         fitting = [served for served in models.values() if fits(served)]
         if not fitting:
             raise UnknownModel(f"no model here serves {purpose}")
+        for preferred in prefers:
+            fitting = [served for served in fitting if preferred(served)] or fitting
         if len(fitting) > 1:
             names = ", ".join(served.name for served in fitting)
             raise BadInput(f"model: several models serve {purpose}: name one of {names}")
@@ -181,7 +211,7 @@ class Exchange:
             )
         )
         size = len(self.body) + sum(run.size for run in self.runs)
-        self.services.replays.add(self.id, Replay((*self.runs,), size))
+        self.services.replays.add((self.owner, self.id), Replay((*self.runs,), size))
 
     async def rows(
         self,
@@ -225,15 +255,24 @@ def _checked(item: Body | BadItem, inputs: int) -> Body:
 
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
     """JSON as a value of a type; deep nesting is refused before it is parsed."""
-    level = 0
-    for match in BRACKETS.finditer(content):
-        level += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
-        if level > depth:
-            raise BadInput(f"the body has more than {depth} nested brackets")
+    if content.count(b"[") + content.count(b"{") > depth:
+        _check_brackets(content, depth)
     try:
         return msgspec.json.decode(content, type=of)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(f"the body is not what this path reads: {error}") from None
+
+
+def _check_brackets(content: bytes, depth: int) -> None:
+    """Refuse deep nesting and many brackets, without a loop over the content in Python."""
+    unescaped = content.replace(rb"\\", b"").replace(rb"\"", b"")
+    kept = np.frombuffer(unescaped.translate(None, OTHERS), np.uint8)
+    is_outside = np.cumsum(kept == ord('"'), dtype=np.uint8) % 2 == 0  # of strings
+    steps = STEPS[kept[is_outside]]
+    if np.cumsum(steps, dtype=np.int32).max(initial=0) > depth:
+        raise BadInput(f"the body has more than {depth} nested brackets")
+    if (steps > 0).sum() > MOST_BRACKETS:
+        raise BadInput(f"the body has more than {MOST_BRACKETS} lists and objects")
 
 
 def texts_or_ids(given: TextsOrIds, name: str) -> list[str] | list[list[int]]:

@@ -14,15 +14,16 @@ import numpy as np
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import Result
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending
 from regard.inference.tagger import TaggedText
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
+from regard.serving.doors.images import EncodedImage, decode_all
 from regard.serving.doors.label_scores import RankedLabel, best_first, label_scores, sigmoid
 from regard.serving.doors.openai import shortened
-from regard.serving.doors.own import decode_bounded, decode_image_text, path_of_predictor
+from regard.serving.doors.own import path_of_predictor
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
 from regard.serving.searches import method_of
 from regard.serving.served_model import Options, ServedModel
@@ -145,13 +146,17 @@ async def label_image(
     exchange: Exchange, served: ServedModel, inputs: object, settings: LabelParameters
 ) -> object:
     """The labels of an image: its bytes, or in base64."""
-    pixels = exchange.limits.pixels
+    most = exchange.limits.pixels
     if isinstance(inputs, bytes):
-        image = decode_bounded(inputs, pixels)
+        image = EncodedImage(inputs, most)
     else:
-        image = decode_image_text(inputs, pixels)
+        image = EncodedImage.of_text(inputs, most)
     raw = settings.function_to_apply is not None
-    (scores,) = await label_scores(exchange, served, [image], raw=raw)
+    with exchange.services.pixels.reserved([image]):
+        (pixels,) = await decode_all([image])
+        if isinstance(pixels, BadItem):
+            raise BadInput(pixels.reason)
+        (scores,) = await label_scores(exchange, served, [pixels], raw=raw)
     return settings.best(scores)
 
 

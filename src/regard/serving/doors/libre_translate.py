@@ -5,6 +5,8 @@ state their languages (regard serve --languages); a classifier whose labels are 
 detects them.
 """
 
+import asyncio
+import io
 import re
 import tomllib
 from collections.abc import Sequence
@@ -14,6 +16,9 @@ from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Meta, Struct
+from python_multipart import parse_form
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import Field, File
 from starlette.responses import Response
 
 from regard.ground.errors import BadInput
@@ -28,6 +33,7 @@ Value = TypeVar("Value")
 NAMES: dict[str, str] = tomllib.loads(
     (files("regard.serving") / "languages.toml").read_text(encoding="utf-8")
 )
+MOST_FIELDS = 2_048  # of a form
 LINES = re.compile(r"(\s*\n\s*)")
 
 
@@ -60,11 +66,42 @@ class DetectedLanguage(Struct):
 
 def _fields(content: bytes) -> dict[str, str | list[str]]:
     """Fields of a form; a field that occurs several times is a list."""
+    if content.startswith(b"--"):
+        return _parts(content)
     try:
-        form = parse_qs(content.decode("ascii"), keep_blank_values=True, errors="strict")
+        text = content.decode("ascii")
+        form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
         raise BadInput("the body is neither JSON nor a form") from None
+    return _joined(form)
+
+
+def _joined(form: dict[str, list[str]]) -> dict[str, str | list[str]]:
     return {name: values[0] if len(values) == 1 else values for name, values in form.items()}
+
+
+def _parts(content: bytes) -> dict[str, str | list[str]]:
+    """Fields of a form of the type multipart/form-data, whose first line is its boundary."""
+    boundary = content.partition(b"\r\n")[0]
+    if content.count(boundary) > MOST_FIELDS:
+        raise BadInput(f"the form has more than {MOST_FIELDS} fields")
+    fields, files = list[Field](), list[File]()
+    kind = b"multipart/form-data; boundary=" + boundary.removeprefix(b"--")
+    form: dict[str, list[str]] = {}
+    try:
+        parse_form({"Content-Type": kind}, io.BytesIO(content), fields.append, files.append)
+        for each in fields:
+            form.setdefault((each.field_name or b"").decode(), []).append(
+                (each.value or b"").decode()
+            )
+    except (FormParserError, ValueError):
+        raise BadInput("the body is neither JSON nor a form") from None
+    finally:
+        for file in files:
+            file.close()
+    if files:
+        raise BadInput("the form has a file; this server translates texts")
+    return _joined(form)
 
 
 def read_request(exchange: Exchange, of: type[Body]) -> Body:
@@ -131,7 +168,10 @@ async def translate(exchange: Exchange) -> Response:
             raise BadInput(f"source: no model here detects languages; write one of {known}")
         likely = [best[0] for best in await detected(exchange, texts)]
         answer["detectedLanguage"], languages = likely, [each.language for each in likely]
-    documents = [_document(text, is_html=body.format == "html") for text in texts]
+    is_html = body.format == "html"
+    documents = await asyncio.to_thread(
+        lambda: [_document(text, is_html=is_html) for text in texts]
+    )
     translations: list[list[str]] = [[] for _ in texts]
     for language in dict.fromkeys(languages):
         numbers = [number for number, each in enumerate(languages) if each == language]

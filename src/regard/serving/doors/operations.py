@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,7 +12,7 @@ from regard import __version__
 from regard.ground.errors import BadInput
 from regard.serving.doors.door import Door, DoorRoute, Exchange, json_response
 from regard.serving.doors.own import error
-from regard.serving.served_model import ServedModel
+from regard.serving.served_model import ServedModel, name_of_folder, parse_languages
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>regard: paths</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
@@ -60,28 +59,40 @@ async def list_models(exchange: Exchange) -> Response:
 
 
 class LoadRequest(Struct, forbid_unknown_fields=True):
-    """A folder below one of the server's roots, and the name under which it is served."""
+    """A folder below one of the server's roots, and the name under which it is served.
+
+    A model that takes the place of another keeps its edits and, unless ``languages`` (en-de) are
+    given, its languages.
+    """
 
     folder: str
     name: str | None = None
+    languages: str | None = None
 
 
 async def load_model(exchange: Exchange) -> Response:
     """Load a model, in place of one of the same name if there is one."""
     body, settings = exchange.json(LoadRequest), exchange.services.settings
     place = _allowed(body.folder, settings.model_roots)
-    opened = partial(ServedModel.open, place, body.name, settings.device, settings.precision)
-    served = await asyncio.get_running_loop().run_in_executor(None, opened)
+    name = body.name or name_of_folder(str(place))
+    languages = None if body.languages is None else parse_languages(body.languages, "languages")
+    before = exchange.engine.models.get(name)
+
+    def opened() -> ServedModel:
+        model = ServedModel.open(place, name, settings.device, settings.precision)
+        return model.replacing(before, languages)
+
+    served = await asyncio.to_thread(opened)
     exchange.engine.load(served)
     return json_response(describe(served))
 
 
 def _allowed(folder: str, roots: Sequence[Path]) -> Path:
-    """The folder, if it is below one of the roots, links resolved."""
+    """The folder, if it is below one of the roots, also with links resolved."""
     for root in roots:
         place = (root / folder).resolve()
         if place.is_relative_to(root.resolve()) and place.is_dir():
-            return place
+            return root / folder
     raise BadInput("folder: not a folder below those from which models may be loaded")
 
 

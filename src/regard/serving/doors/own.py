@@ -4,22 +4,20 @@ A body has one input (its keys, such as "text") or a list of "inputs". With "ins
 also has values of the very run that gave it; /inspect/ID runs an answered request again.
 """
 
-import base64
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
-from regard.images.decode import decode_image, decode_picture
 from regard.inference.decoder_model import DecoderModel
 from regard.inference.generator import Ending
 from regard.inside.edits import EditList, list_edits
 from regard.serving.doors.door import (
+    ENCODERS,
     Door,
     DoorRoute,
     Exchange,
@@ -29,17 +27,20 @@ from regard.serving.doors.door import (
     json_response,
     resumed,
 )
+from regard.serving.doors.images import EncodedImage, decode_all
 from regard.serving.doors.inspection import InsideOfRun, Inspect, inspect
 from regard.serving.engine import Answer
-from regard.serving.errors import Refusal, hide_paths
+from regard.serving.errors import Refusal, TooLarge, hide_paths
 from regard.serving.replays import ReplayRun
 from regard.serving.searches import SETTINGS, method_of
 from regard.serving.served_model import ModelInput, Options, ServedModel, reads_images
+from regard.serving.settings import RequestLimits
 from regard.tasks.components import AnyComponent
 
 Record = dict[str, object]
 JSONObject = dict[str, Any]  # of a request, before a component reads it
 Count = Annotated[int, Meta(ge=1)]
+ParsedInput = ModelInput | EncodedImage | BadItem
 
 
 class OwnRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -222,21 +223,32 @@ def has_path(served: ServedModel, path: str) -> bool:
 
 def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     """The model of a request: by name, or the only one that serves the path."""
-    return exchange.choose_model(name, lambda served: has_path(served, path), f"/v1/{path}")
+    prefers = ENCODERS if path == "embed" else ()
+    return exchange.choose_model(name, partial(has_path, path=path), f"/v1/{path}", prefers)
+
+
+def own_input(body: OwnRequest, component: AnyComponent) -> JSONObject:
+    """The keys of one input in a body, empty if it has a list."""
+    known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
+    given = msgspec.structs.asdict(body).items()
+    return {key: value for key, value in given if key in known and value is not UNSET}
 
 
 def parse_inputs(
-    body: OwnRequest, component: AnyComponent, pixels: int
-) -> list[ModelInput | BadItem]:
-    """The inputs of a request as the component reads them, a ``BadItem`` in place of a bad one."""
-    known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
-    given = msgspec.structs.asdict(body).items()
-    own = {key: value for key, value in given if key in known and value is not UNSET}
+    body: OwnRequest, component: AnyComponent, limits: RequestLimits, most: int
+) -> list[ParsedInput]:
+    """The inputs of a request as the component reads them, at most ``most``.
+
+    A ``BadItem`` is in place of a bad one; images are not decoded yet.
+    """
+    own = own_input(body, component)
     if (body.inputs is None) == (not own):
         keys = " or ".join(", ".join(keys) for keys in _record_keys(component))
         raise BadInput(f"write one input ({keys}), or a list of inputs")
     inputs = [own] if body.inputs is None else body.inputs
-    return [_parsed(number, each, component, pixels) for number, each in enumerate(inputs, 1)]
+    if len(inputs) > most:
+        raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
+    return [_parsed(number, each, component, limits) for number, each in enumerate(inputs, 1)]
 
 
 def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
@@ -244,12 +256,13 @@ def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
 
 
 def _parsed(
-    number: int, given: str | JSONObject, component: AnyComponent, pixels: int
-) -> ModelInput | BadItem:
+    number: int, given: str | JSONObject, component: AnyComponent, limits: RequestLimits
+) -> ParsedInput:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
         if reads_images(component):
-            return _image(given, pixels)
+            image = given if isinstance(given, str) else given.get("image")
+            return EncodedImage.of_text(image, limits.pixels)
         keys = component.record_keys[0]
         if isinstance(given, str):
             if len(keys) != 1:
@@ -264,27 +277,11 @@ def _parsed(
         return BadItem(number, str(error).removeprefix(": "))
 
 
-def _image(given: str | JSONObject, pixels: int) -> np.ndarray:
-    return decode_image_text(given if isinstance(given, str) else given.get("image"), pixels)
-
-
-def decode_image_text(text: object, pixels: int) -> np.ndarray:
-    """Pixels of an image in base64; its size is bounded before it is decoded."""
-    if not isinstance(text, str):
-        raise BadInput("image: write the bytes of a file in base64")
-    try:
-        content = base64.b64decode(text.partition("base64,")[2] or text, validate=True)
-    except ValueError:
-        raise BadInput("image: not base64") from None
-    return decode_bounded(content, pixels)
-
-
-def decode_bounded(content: bytes, pixels: int) -> np.ndarray:
-    """Pixels (H, W, 3) of an image, which has at most ``pixels``."""
-    with decode_picture(content, "image") as (_, (height, width)):
-        if height * width > pixels:
-            raise BadInput(f"image: {height} × {width} pixels are more than {pixels}")
-    return decode_image(content, "image")
+async def decoded(parsed: Sequence[ParsedInput]) -> list[ModelInput | BadItem]:
+    """Inputs whose images are decoded."""
+    images = [each for each in parsed if isinstance(each, EncodedImage)]
+    pixels = iter(await decode_all(images))
+    return [next(pixels) if isinstance(each, EncodedImage) else each for each in parsed]
 
 
 async def answer(exchange: Exchange, path: str) -> Response:
@@ -295,8 +292,27 @@ async def answer(exchange: Exchange, path: str) -> Response:
     edits = _edits(exchange, body)
     options = body.component_options(served)
     component = served.component(name, options)
-    parsed = parse_inputs(body, component, exchange.limits.pixels)
-    exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": body.inputs}
+    most = exchange.engine.limits.max_inputs
+    parsed = parse_inputs(body, component, exchange.limits, most)
+    images = [each for each in parsed if isinstance(each, EncodedImage)]
+    with exchange.services.pixels.reserved(images):
+        inputs = await decoded(parsed)
+        return await _answered(exchange, body, served, name, inputs, options, edits)
+
+
+async def _answered(
+    exchange: Exchange,
+    body: OwnRequest,
+    served: ServedModel,
+    name: str,
+    parsed: Sequence[ModelInput | BadItem],
+    options: Options,
+    edits: EditList | None,
+) -> Response:
+    """The answer to inputs, some of which may be bad."""
+    component = served.component(name, options)
+    texts = None if component.reads_images else body.inputs or [own_input(body, component)]
+    exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": texts}
     inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
@@ -386,7 +402,7 @@ class ReplayAnswer(RunAnswer, kw_only=True):
 async def replay(exchange: Exchange) -> Response:
     """Run an answered request again, and return values of its tape."""
     id_ = exchange.request.path_params["id"]
-    kept = exchange.services.replays.get(id_)
+    kept = exchange.services.replays.get((exchange.owner, id_))
     if kept is None:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
     inspection = exchange.json(Inspect) if exchange.body else Inspect()

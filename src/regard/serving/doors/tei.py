@@ -16,6 +16,7 @@ from regard.ground.errors import BadInput
 from regard.inference.batch_runner import TextOrPair
 from regard.inference.embed import EncoderInput
 from regard.serving.doors.door import (
+    ENCODERS,
     Door,
     DoorRoute,
     Exchange,
@@ -104,8 +105,9 @@ class SimilarityRequest(Struct, forbid_unknown_fields=True):
 
 
 def model_for(exchange: Exchange, fits: Callable[[ServedModel], bool], purpose: str) -> ServedModel:
-    """The model of the address, or the only one that fits."""
-    return exchange.choose_model(exchange.request.query_params.get("model"), fits, purpose)
+    """The model of the address, or the only one that fits; encoders go first."""
+    name = exchange.request.query_params.get("model")
+    return exchange.choose_model(name, fits, purpose, ENCODERS)
 
 
 def embeds(served: ServedModel) -> bool:
@@ -249,7 +251,7 @@ async def info(exchange: Exchange) -> Response:
             "served_model_name": served.name,
             "model_type": _model_type(served),
             "max_concurrent_requests": limits.max_queued_requests,
-            "max_input_length": served.max_length,
+            "max_input_length": served.component("embed").own_limit,
             "max_batch_tokens": limits.max_batch_tokens,
             "max_batch_requests": None,
             "max_client_batch_size": limits.max_inputs,

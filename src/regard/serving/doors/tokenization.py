@@ -157,13 +157,17 @@ async def decode_all(exchange: Exchange) -> Response:
     rows = rows or [ids]
     _check_count(exchange, len(rows))
     skip = body.skip_special_tokens
-    return json_response([decode(served, row, skip_special=skip) for row in rows])
+    texts = await asyncio.to_thread(
+        lambda: [decode(served, row, skip_special=skip) for row in rows]
+    )
+    return json_response(texts)
 
 
 async def detokenize(exchange: Exchange) -> Response:
     """The text of ids."""
     body = exchange.json(DetokenizeRequest)
-    return json_response({"prompt": decode(tokenizing_model(exchange, body.model), body.tokens)})
+    served = tokenizing_model(exchange, body.model)
+    return json_response({"prompt": await asyncio.to_thread(decode, served, body.tokens)})
 
 
 def _special_names(served: ServedModel) -> dict[str, str]:
