@@ -306,7 +306,8 @@ def table_source(
     for column in chosen:
         if rows.names.count(column) > 1:
             raise BadInput(f"{file}: two columns are called {column!r}; rename one of them")
-    keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
+    fitting = [keys for keys in component.record_keys if len(keys) == len(chosen)]
+    keys = next((keys for keys in fitting if [*keys] == chosen), next(iter(fitting), None))
     if keys is None:
         counts = " or ".join(str(len(keys)) for keys in component.record_keys)
         fault = f"this model reads {counts} of them, not {len(chosen)}"
@@ -416,7 +417,8 @@ def record_parser(
         record = {key: _value(row, column, where) for key, column in columns.items()}
         if not component.reads_empty and any(_is_blank(value) for value in record.values()):
             return None
-        return limited(record, where)
+        more = {key: row[key] for key in component.more_keys if row.get(key) is not None}
+        return limited({**more, **record}, where)
 
     return parse
 
