@@ -287,9 +287,8 @@ def test_a_metric_that_is_not_measured_is_a_reason(data, tmp_path):
     task = tasks_of(data)[0]._replace(metric="BLEU")
     lines: list[str] = []
     cells = choose_cells([task], ["baseline"], {})
-    table = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append, write_text, str).run(
-        cells
-    )
+    study = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append, write_text, str)
+    table = study.run(cells)
     assert table.results[0].reason.endswith("BLEU is not measured on a test set (data.test)")
 
 
