@@ -58,6 +58,11 @@ class Rows(ABC):
     def names(self) -> tuple[str, ...]:
         """The columns by name, or by number if they have no names."""
 
+    @property
+    def is_column_of_texts(self) -> bool:
+        """Whether the table has a single column, which may be a text whatever its name."""
+        return len(self.names) == 1
+
     @abstractmethod
     def lines(self, arrivals: Arrivals) -> NumberedLines:
         """The texts of all rows, with their places in the file."""
@@ -151,13 +156,21 @@ class TsvRows(DelimitedRows):
 class JsonRows(Rows):
     """Rows of JSON lines; results are added to each object."""
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
+        return tuple(self._first)
+
+    @property
+    def is_column_of_texts(self) -> bool:
+        return super().is_column_of_texts and isinstance(self._first[self.names[0]], str | list)
+
+    @cached_property
+    def _first(self) -> Record:
         for number, raw in self.lines(Arrivals()):
             if raw.strip():
                 where = f"{name_of(self.path)}:{number}"
-                return tuple(self.record(decoded(raw, where), where))
-        return ()
+                return self.record(decoded(raw, where), where)
+        return {}
 
     def lines(self, arrivals: Arrivals) -> NumberedLines:
         return JsonLines(self.path, ()).declared(self.form).lines(arrivals)
@@ -372,7 +385,7 @@ def _text_columns(
     names = {name.casefold(): name for name in rows.names}
     exact = [keys for keys in alternatives if {*keys} <= {*names}]
     pairs = [pair for pair in DOUBLE if {*pair} <= {*names}]
-    texts = [(name,) for name in names if name in SINGLE or len(names) == 1]
+    texts = [(name,) for name in names if name in SINGLE or rows.is_column_of_texts]
     by_length: dict[int, Sequence[Sequence[str]]] = {
         2: pairs[:1],
         1: texts if len(texts) == 1 else [],
