@@ -201,6 +201,7 @@ def test_translate_score_and_fill(translator, bert, tmp_path):
             "a.csv: which column is the text? Add --column, one of: id, Kommentar, Urteil",
         ),
         ("a.csv", "x,y\nz,w\n", (), "which column is the text? Add --column, one of: 0, 1"),
+        ("a.jsonl", '{"foo": 1}\n', (), "which column is the text? Add --column, one of: foo"),
         ("a.csv", "id,text\n1,a\n", ("--column", "txt"), "txt: a.csv has no such column, but id"),
         ("a.csv", "id,text\n1,a\n", ("--column", "7"), "--column 7: "),
         ("a.jsonl", '{"a": "b", "c": "d"}\n', (), "Add --column, one of: a, c"),

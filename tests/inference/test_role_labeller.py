@@ -79,7 +79,7 @@ def test_frames_do_not_depend_on_other_sentences():
     together = labeller.predict(inputs)
     alone = [labeller.predict([each])[0] for each in inputs]
     assert [each.line for each in together] == [each.line for each in alone]
-    assert together[-1].frames == () and together[-1].line == ""
+    assert together[-1].frames == () and together[-1].line == "owl"
 
 
 def test_predicates_are_found_where_they_are_not_given():
@@ -94,6 +94,7 @@ def test_predicates_are_found_where_they_are_not_given():
     with torch.no_grad():
         head.bias.copy_(torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0]))
     assert one.predict(["owl dog"])[0].frames == ()
+    assert one.predict(["owl, dog"])[0].line == "owl , dog"
     (result,) = one.predict([("owl dog", [1])])
     assert result.line == "owl [V dog]"
 

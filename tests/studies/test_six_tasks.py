@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -91,7 +92,7 @@ def records(done) -> dict[tuple[str, str], dict]:
 @pytest.mark.slow
 def test_every_cell_is_trained_or_has_its_reason(stubbed, tmp_path):
     out, start = tmp_path / "out", f"encoder={stubbed / 'start'}"
-    cells = records(study(stubbed, out, "--starts", start, "--seeds", 2, "--json"))
+    cells = records(study(stubbed, out, "--starts", start, "--seeds", 2, "--json", code=1))
     assert [*cells] == [(task, way) for task in ("owls", "birds") for way in WAYS]
     for name in (("owls", "baseline"), ("owls", "fine-tuned"), ("birds", "baseline")):
         cell = cells[name]
@@ -118,20 +119,19 @@ def test_every_cell_is_trained_or_has_its_reason(stubbed, tmp_path):
 
 
 def test_the_table_has_published_scores_and_reasons(stubbed, tmp_path):
-    done = study(stubbed, tmp_path / "out", "--cells", "owls")
-    head, owls, birds, *notes = done.stdout.splitlines()
+    done = study(stubbed, tmp_path / "out", "--cells", "owls", code=1)
+    head, owls, *notes = done.stdout.splitlines()
     assert "previous best  published baseline  published + ELMo" in head
     assert owls.split()[:6] == ["Owls?", "accuracy", "50.0", "40.0", "60.5", "70.0"]
-    assert owls.split()[7:] == ["–", "–"] and birds.split()[2:] == ["1", "2", "3", *"––––"]
+    assert owls.split()[7:] == ["–", "–"]
     assert "Owls?: texts about owls; fine-tuned: a paper" in notes
     missing = [line for line in notes if line.startswith("owls/fine-tuned: not trained: ")]
-    assert (
-        "model.start: encoder" in missing[0]
-        and "birds/baseline, birds/elmo, birds/fine-tuned: not chosen" in notes
-    )
+    assert "model.start: encoder" in missing[0]
+    assert "Birds" not in done.stdout and "not chosen" not in done.stdout
     csv = study(stubbed, tmp_path / "out", "--cells", "birds/elmo", "--format", "csv").stdout
     assert "owls,baseline," in csv and "not trained" not in csv
-    assert "| Owls? | accuracy |" in study(stubbed, tmp_path / "out", "--format", "markdown").stdout
+    everything = study(stubbed, tmp_path / "out", "--format", "markdown", code=1).stdout
+    assert "| Owls? | accuracy |" in everything and "| Birds | F1 | 1 | 2 | 3 | – |" in everything
 
 
 def test_finished_runs_are_not_trained_again(stubbed, tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_stopped_study_goes_on_with_the_same_weights(stubbed, tmp_path, monkey
 
     cells = choose_cells(six_tasks.SIX_TASKS, ["baseline"], {})
     with pytest.raises(KeyboardInterrupt):
-        SixTasksStudy(stopped, stubbed, 1, "cpu", stop, write_text).run(cells)
+        SixTasksStudy(stopped, stubbed, 1, "cpu", stop, write_text, str).run(cells)
     assert (stopped / "owls-baseline" / "scores.json").exists()
     assert not (stopped / "birds-baseline" / "scores.json").exists()
     done = study(stubbed, stopped, "--cells", "baseline", "--json")
@@ -248,13 +248,47 @@ def test_data_without_any_folder_of_the_tasks_is_refused_in_a_line(stubbed, tmp_
 def test_a_study_without_any_score_fails(stubbed, tmp_path):
     done = study(stubbed, tmp_path / "out", "--cells", "owls/elmo", code=1)
     assert "owls/elmo: not trained: no recipe is called" in done.stdout
+    assert "our scores: none; published" in done.stdout
+
+
+def test_the_exit_code_is_that_of_the_chosen_cells(stubbed, tmp_path):
+    out = tmp_path / "out"
+    study(stubbed, out, "--cells", "owls/baseline")
+    done = study(stubbed, out, "--cells", "owls/elmo", code=1)
+    assert "owls/elmo: not trained: no recipe is called" in done.stdout
+    study(stubbed, out, "--cells", "owls/baseline")
+    study(stubbed, out, "--cells", "owls/baseline", "--cells", "owls/elmo", code=1)
+
+
+def test_scores_of_other_data_are_not_mixed(stubbed, tmp_path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    study(stubbed, out, "--cells", "owls/baseline")
+    shutil.copytree(stubbed / "texts", other / "texts")
+    tuned = ("--cells", "owls/fine-tuned", "--starts", f"encoder={stubbed / 'start'}")
+    cells = records(study(other, out, *tuned, "--json"))
+    baseline = cells["owls", "baseline"]
+    assert baseline["score"] is None and baseline["seeds"] == 0
+    assert f"its runs have other data ({stubbed})" in baseline["remark"]
+    assert cells["owls", "fine-tuned"]["seeds"] == 1
+    assert cells["owls", "fine-tuned"]["gain"] is None
+
+
+def test_scores_of_a_start_that_has_changed_are_refused(stubbed, tmp_path):
+    out, start = tmp_path / "out", tmp_path / "start"
+    shutil.copytree(stubbed / "start", start)
+    tuned = ("--cells", "owls/fine-tuned", "--starts", f"encoder={start}")
+    study(stubbed, out, *tuned)
+    study(stubbed, out, *tuned)
+    (start / "config.json").write_text((start / "config.json").read_text() + "\n")
+    assert "scores.json: its runs have other start (" in study(stubbed, out, *tuned, code=2).stderr
 
 
 def test_a_metric_that_is_not_measured_is_a_reason(data, tmp_path):
     task = tasks_of(data)[0]._replace(metric="BLEU")
     lines: list[str] = []
     cells = choose_cells([task], ["baseline"], {})
-    table = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append, write_text).run(cells)
+    study = SixTasksStudy(tmp_path / "out", data, 1, "cpu", lines.append, write_text, str)
+    table = study.run(cells)
     assert table.results[0].reason.endswith("BLEU is not measured on a test set (data.test)")
 
 

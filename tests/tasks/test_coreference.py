@@ -181,6 +181,27 @@ def test_predict_writes_json_that_can_be_trained_on(untrained, tmp_path):
     assert sorted(record["clusters"]) == expected
 
 
+def test_documents_in_a_table_of_json_lines_are_those_of_plain_lines(untrained, tmp_path):
+    records = [document(seed) for seed in range(3)]
+    text = "".join(json.dumps(record) + "\n" for record in [*records, {"sentences": [["Ann"]]}])
+    for name in ("in.txt", "in.jsonl"):
+        (tmp_path / name).write_text(text)
+
+    def predicted(name, *options):
+        done = run("predict", untrained / "model", tmp_path / name, *options, "--device", "cpu")
+        return [*map(json.loads, done.stdout.splitlines())]
+
+    of_lines, of_rows = predicted("in.txt", "--json"), predicted("in.jsonl", "--json")
+    assert [row["predicted_clusters"] for row in of_rows] == [one["clusters"] for one in of_lines]
+    assert [row["clusters"] for row in of_rows[:3]] == [record["clusters"] for record in records]
+    assert predicted("in.jsonl", "--json", "--column", "sentences") == of_rows
+    (tmp_path / "again.jsonl").write_text("\n".join(map(json.dumps, of_lines)))
+    again = predicted("again.jsonl", "--json")
+    assert [row["predicted_mentions"] for row in again] == [one["mentions"] for one in of_lines]
+    (tmp_path / "text.jsonl").write_text('{"text": "Ann saw Bob."}\n')
+    assert predicted("text.jsonl", "--json")[0]["sentences"] == [["Ann", "saw", "Bob", "."]]
+
+
 def test_predict_draws_a_page(untrained, tmp_path):
     (tmp_path / "in.txt").write_text("Ann saw Bob.\nTom sat.\n")
     arguments = ("predict", untrained / "model", tmp_path / "in.txt", "--device", "cpu")
@@ -207,6 +228,13 @@ def test_given_mentions_are_the_only_ones(data, tmp_path):
     (tmp_path / "in.txt").write_text(' {"sentences": [["Ann", "saw", "Bob"]]}\n')
     refused = run("predict", tmp_path / "run" / "model", tmp_path / "in.txt", code=2)
     assert "in.txt:1: this model reads given mentions" in refused.stderr
+    given = {**document(1), "speakers": [["x"] * 4, ["y"] * 6], "genre": "nw"}
+    (tmp_path / "in.jsonl").write_text(json.dumps(given))
+    (row,) = run("predict", tmp_path / "run" / "model", tmp_path / "in.jsonl").stdout.splitlines()
+    assert {**json.loads(row), **given} == json.loads(row)
+    (tmp_path / "in.jsonl").write_text(json.dumps(given | {"speakers": [["x"]]}))
+    refused = run("predict", tmp_path / "run" / "model", tmp_path / "in.jsonl", code=2)
+    assert "in.jsonl:1: 1 speakers of 10 words" in refused.stderr
 
 
 @pytest.mark.slow
@@ -221,8 +249,8 @@ def test_questions_about_pronouns_are_learned_from_partial_clusters(data, tmp_pa
 def test_a_document_may_be_longer_than_the_positions_of_its_segments(data, tmp_path):
     model = {"paper": "bert", "size": "tiny", "change": {"longest": 16, "width": 16}}
     model["change"] |= {"heads": 2, "depth": 1, "inner": 16}
-    recipe = recipe_with(model=model, text={"kind": "wordpiece", "vocab": 90})
-    recipe["coreference"]["segment"] = 16
+    text, segment = {"kind": "wordpiece", "vocab": 90}, {"segment": 16}
+    recipe = recipe_with(model=model, text=text, coreference=segment)
     train(recipe, data, tmp_path / "run")
     recipe["coreference"]["segment"] = 17
     with pytest.raises(BadInput, match="rows of 17 tokens, but the encoder has 16 positions"):

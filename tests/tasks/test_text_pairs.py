@@ -75,6 +75,28 @@ def test_readers_learn_answers(tmp_path, name):
         model.look("who?")
 
 
+@pytest.mark.parametrize("name", READERS)
+def test_look_opens_with_the_attention_that_an_answer_depends_on(tmp_path, name):
+    content = recipe(tmp_path, "answer", READERS[name])
+    content["train"]["steps"] = 2
+    model = trained(content, tmp_path, tmp_path / "run")
+    question, context = "who?", "dog cow owl pig"
+    view, (answer,) = model.look(question, context), model.predict([(question, context)])
+    shown = view.to_json()
+    assert shown["map"] == "alignment-back" and [*shown["rows"]][1:5] == context.split()
+    assert view.predicted == answer.summary == f"{answer.text}  {answer.best[0].probability:.3f}"
+    spaced = " ".join(answer.summary.split())
+    assert spaced in view.text(200).splitlines() and spaced in view.svg()
+    assert answer.summary in view.view_record().json["caption"]
+    assert shown["answer"]["text"] == answer.text
+    assert view.choose("alignment").to_json()["map"] == "alignment"
+    with pytest.raises(BadInput, match=r"the second text .target. is empty"):
+        model.look(question, " ")
+    given = ("look", tmp_path / "run" / "model", question, "--device", "cpu", "--target")
+    assert "the second text is empty" in run(*given, "", code=2).stderr
+    assert "alignment-back, mean" in run(*given, context).stdout
+
+
 @pytest.mark.parametrize("kind", ["one", "pairs"])
 def test_bcn_learns_texts_and_pairs(tmp_path, kind):
     content = recipe(tmp_path, kind, BCN)

@@ -436,7 +436,7 @@ def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpora, tmp_path, 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("one", r"train\.tsv:2: its label is hidden"),
+        ("one", r"train\.tsv:2: its label is hidden: .*options\.label does not name its column"),
         ("answer", r"question q0: its answers are hidden"),
         ("choose", r"train\.csv:2: the right choice is hidden"),
     ],

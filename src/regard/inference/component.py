@@ -69,7 +69,8 @@ class Component(ABC, Generic[In, Data, Out]):
     ``reads_empty``: an empty line is an input. ``is_numbered``: records have the line number of
     their input; ``reports_cuts``: they say whether it was truncated. ``own_limit`` is the number of
     tokens above which the component itself truncates, divides or refuses inputs; None: no limit.
-    ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives.
+    ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives;
+    it may have ``more_keys`` besides.
     ``reads_source``: of a table of translations, the source column is the input.
     """
 
@@ -77,6 +78,7 @@ class Component(ABC, Generic[In, Data, Out]):
     is_numbered: ClassVar[bool] = True
     reports_cuts: ClassVar[bool] = False
     record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
+    more_keys: ClassVar[tuple[str, ...]] = ()
     reads_source: ClassVar[bool] = False
 
     @property

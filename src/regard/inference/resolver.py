@@ -138,7 +138,8 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
     name = "resolve"
     marks_texts = True
     empty_record: ClassVar = dict.fromkeys(("sentences", "clusters", "mentions"))
-    record_keys = (("text",),)
+    record_keys = (("text",), ("sentences",))
+    more_keys = ("clusters", "speakers", "genre")
     segment: int = 0
     single_above: float | None = None
     find_words: Spans = field(default=clitic_spans)

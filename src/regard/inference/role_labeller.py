@@ -95,8 +95,8 @@ class SentenceFrames:
 
     @property
     def line(self) -> str:
-        """All frames in brackets, with a tab between them."""
-        return "\t".join(map(self.brackets, self.frames))
+        """All frames in brackets, with a tab between them; without frames, the words."""
+        return "\t".join(map(self.brackets, self.frames)) or " ".join(self.words)
 
     @property
     def record(self) -> dict[str, object]:

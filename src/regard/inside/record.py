@@ -45,6 +45,7 @@ BY_INPUT = (".scores", ".weights")
 """Ends of the names of values with an axis of inputs; other values have an axis of tokens."""
 
 PIXELS = "image.pixels"
+BACK = "-back"  # ends the name of the map of the second text to the first
 
 
 class SiteRecord(NamedTuple):
@@ -83,7 +84,7 @@ class SiteRecord(NamedTuple):
         whole, (first, second) = self.map(subwords=subwords), self.keys.texts(subwords=subwords)
         if not self.site.between_texts or not second:
             return (whole,)
-        back = whole.crop(f"{whole.name}-back", second, first)
+        back = whole.crop(f"{whole.name}{BACK}", second, first)
         return whole.crop(whole.name, first, second), back
 
 

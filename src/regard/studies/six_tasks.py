@@ -65,7 +65,8 @@ SIX_TASKS = (
             84.4, 81.1, 85.8, 88.5, "BERT-base on the development set (Devlin et al., 2018)"
         ),
         difference="34 articles of the development set to learn from, 10 others to be asked; "
-        "published: 87,599 questions to learn from, and the hidden test set",
+        "published: 87,599 questions to learn from, and the hidden test set, by Clark & Gardner's "
+        "reader (recipes squad-clark, squad-clark-elmo), not by BiDAF as here",
     ),
     StudiedTask(
         name="snli",
@@ -184,6 +185,12 @@ class CellResult:
     cell: StudyCell
     runs: tuple[SeedScore, ...] = ()
     reason: str = ""
+    is_chosen: bool = True
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the cell was chosen, or has scores or a reason of its own."""
+        return self.is_chosen or self.reason != NOT_CHOSEN
 
     @property
     def is_incomplete(self) -> bool:
@@ -236,7 +243,7 @@ class SixTasksTable:
             notes.append(f"{task.title}: {task.difference}{source}")
         reasons: dict[str, list[str]] = {}
         for result in self.results:
-            if result.reason:
+            if result.reason and result.is_shown:
                 reasons.setdefault(result.reason, []).append(result.cell.name)
         return notes + [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
@@ -275,16 +282,26 @@ class SixTasksTable:
         """Number of seeds of all cells that have a score, and what an interval is."""
         counts = sorted({len(result.runs) for result in self.results if result.runs})
         if counts in ([], [1]):
-            return "one seed"
+            return "one seed" if counts else "none"
         number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         return f"means over {number} seeds, with the 95% interval of several (Student's t)"
 
     @property
     def _by_task(self) -> dict[StudiedTask, list[CellResult]]:
+        """All cells of each task that has a cell to show."""
         by_task: dict[StudiedTask, list[CellResult]] = {}
         for result in self.results:
             by_task.setdefault(result.cell.task, []).append(result)
-        return by_task
+        return {
+            task: results
+            for task, results in by_task.items()
+            if any(result.is_shown for result in results)
+        }
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all cells that were chosen have the scores of all their seeds."""
+        return not any(result.is_chosen and result.reason for result in self.results)
 
 
 def _figures(name: str, values: Sequence[float]) -> dict[str, float | None]:
@@ -320,7 +337,8 @@ class SixTasksStudy:
     """The study in the folder ``out``: its data, number of seeds, device, and printer of lines.
 
     Runs whose scores are in the folder are finished; others are started, or resumed. ``write``
-    writes a file, the whole text or, if killed, nothing.
+    writes a file, the whole text or, if killed, nothing. ``digest`` is that of the files of a
+    start.
     """
 
     out: Path
@@ -329,10 +347,11 @@ class SixTasksStudy:
     device: str | None
     note: Callable[[str], None]
     write: Callable[[Path, str], None]
+    digest: Callable[[str], str]
 
     def run(self, cells: Mapping[StudyCell, bool]) -> SixTasksTable:
         """Train the cells that are chosen (true), and write the table with all finished runs."""
-        finished = {cell: self._read_chosen(cell) for cell, chosen in cells.items() if chosen}
+        finished = {cell: self._finished(cell) for cell, chosen in cells.items() if chosen}
         self._check_data(finished)
         results = [
             self._train_cell(cell, finished[cell]) if chosen else self._result(cell)
@@ -353,10 +372,10 @@ class SixTasksStudy:
     def _result(self, cell: StudyCell) -> CellResult:
         """Finished runs of a cell that is not chosen."""
         try:
-            _, runs = self._read(cell)
+            runs = self._finished(cell, is_chosen=False)
         except BadInput as error:
-            return CellResult(cell, reason=str(error))
-        return CellResult(cell, runs, "" if runs else NOT_CHOSEN)
+            return CellResult(cell, reason=str(error), is_chosen=False)
+        return CellResult(cell, runs, "" if runs else NOT_CHOSEN, is_chosen=False)
 
     def _missing_seeds(self, runs: Sequence[SeedScore]) -> list[int]:
         return sorted(self._seeds - {run.seed for run in runs})
@@ -408,13 +427,21 @@ class SixTasksStudy:
     def _origin(self, cell: StudyCell) -> dict[str, object]:
         return {"recipe": cell.recipe, "data": str(self.data.resolve()), "settings": cell.settings}
 
-    def _read_chosen(self, cell: StudyCell) -> tuple[SeedScore, ...]:
-        """Finished runs of a chosen cell; runs of other data or starts are refused."""
+    def _start(self, cell: StudyCell) -> str | None:
+        """Digest of the files that a cell starts from, if named."""
+        return None if cell.start is None else self.digest(cell.start)
+
+    def _finished(self, cell: StudyCell, is_chosen: bool = True) -> tuple[SeedScore, ...]:
+        """Finished runs of a cell; runs of other data or starts are refused."""
         stored, runs = self._read(cell)
+        if not stored:
+            return runs
         origin = self._origin(cell)
-        if cell.start is None and not self._missing_seeds(runs):
+        if cell.start is None and not (is_chosen and self._missing_seeds(runs)):
             del origin["settings"]  # nothing is left to start
-        changed = [key for key in origin if stored.get(key) != origin[key]] if stored else []
+        changed = [key for key in origin if stored.get(key) != origin[key]]
+        if not changed and self._start(cell) not in (None, stored.get("start")):
+            changed = ["start"]
         if changed:
             fault = f"its runs have other {' and '.join(changed)} ({stored.get(changed[0])})"
             raise BadInput(f"{self._path(cell)}: {fault}; change it back, or choose another folder")
@@ -440,5 +467,6 @@ class SixTasksStudy:
 
     def _write(self, cell: StudyCell, runs: Sequence[SeedScore]) -> None:
         """Write the finished runs of a cell."""
-        record = {**self._origin(cell), "runs": [run._asdict() for run in runs]}
+        origin = {**self._origin(cell), "start": self._start(cell)}
+        record = {**origin, "runs": [run._asdict() for run in runs]}
         self.write(self._path(cell), json.dumps(record, indent=2))

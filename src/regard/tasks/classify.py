@@ -317,7 +317,8 @@ def _encoded(
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:
     if example.labels is None:
-        raise BadInput(f"{example.where}: its label is hidden (test set without labels)")
+        reason = "the file has none, or options.label does not name its column"
+        raise BadInput(f"{example.where}: its label is hidden: {reason}")
     return example.labels
 
 

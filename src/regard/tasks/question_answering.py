@@ -104,6 +104,12 @@ class AnswerPrediction:
         return f"{' '.join(self.answer.text.split())}\t{self.answer.probability:.4f}"
 
     @property
+    def summary(self) -> str:
+        """Answer and probability, for a title."""
+        answer, probability = self.line.split("\t")
+        return f"{answer or 'no answer'}  {float(probability):.3f}"
+
+    @property
     def record(self) -> dict[str, object]:
         """The prediction for JSON, with all answers."""
         return {

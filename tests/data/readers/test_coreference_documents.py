@@ -117,7 +117,8 @@ RECORD = {
 
 
 def test_json_lines_have_inclusive_ends(tmp_path):
-    path = put(tmp_path / "a.jsonl", json.dumps(RECORD) + '\n{"sentences": [["a"]]}\n')
+    alone = {"sentences": [["a"]], "clusters": []}
+    path = put(tmp_path / "a.jsonl", f"{json.dumps(RECORD)}\n{json.dumps(alone)}\n")
     first, second = read("coreference", "jsonl", path)
     assert first == CoreferenceExample(
         f"{path}:1",
@@ -154,6 +155,15 @@ def test_examples_in_memory_have_the_same_rules():
 def test_bad_json_is_refused_with_its_line(tmp_path, change, message):
     path = put(tmp_path / "a.jsonl", json.dumps(RECORD | change))
     with refused(f"{path}:1: {message}"):
+        list(read("coreference", "jsonl", path))
+
+
+def test_json_lines_without_clusters_are_refused(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"sentences": [["a"]]}\n')
+    with refused(f"{path}:1: no key 'clusters'"):
+        list(read("coreference", "jsonl", path))
+    path = put(tmp_path / "a.jsonl", json.dumps(RECORD | {"clusters": [[[0, 0]], []]}))
+    with refused(f"{path}:1: a cluster without mentions"):
         list(read("coreference", "jsonl", path))
 
 

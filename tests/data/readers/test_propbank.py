@@ -104,9 +104,9 @@ BAD = [
     (
         "jsonl",
         '{"tokens": ["a", "b"], "predicates": [{"index": 0, "args": [[1, 1, "V"]]}]}\n',
-        "1: the predicate is word 0, but V begins at word 1",
+        "1: the predicate is word 0, but V has the words 1 to 1",
     ),
-    ("CoNLL-2005", "a x *\nb - (V*)\n", "1: the predicate is word 0, but V begins at word 1"),
+    ("CoNLL-2005", "a x *\nb - (V*)\n", "1: the predicate is word 0, but V has the words 1 to 1"),
     (
         "jsonl",
         '{"tokens": ["a"], "predicates": [{"index": 0, "args": [[0, 0]]}]}\n',
@@ -120,7 +120,27 @@ BAD = [
     (
         "jsonl",
         '{"tokens": ["a", "b"], "predicates": [{"index": 0, "args": [[0, 1, "A0"]]}]}\n',
-        "1: A0 overlaps another argument of the predicate 0",
+        "1: A0 contains the predicate, word 0; only V may",
+    ),
+    (
+        "jsonl",
+        '{"tokens": ["a", "b"], "predicates": [{"index": 1, "args": [[0, 1, "A0"]]}]}\n',
+        "1: A0 contains the predicate, word 1; only V may",
+    ),
+    (
+        "jsonl",
+        '{"tokens": ["a"], "predicates": [{"index": 0, "args": [[0, 0, "V"], [0, 0, "V"]]}]}\n',
+        "1: V overlaps another argument of the predicate 0",
+    ),
+    (
+        "jsonl",
+        '{"tokens": ["a", "b"], "predicates": [{"index": 1, "args": [[0, 0, ""]]}]}\n',
+        "1: an argument has an empty label",
+    ),
+    (
+        "jsonl",
+        '{"tokens": ["a", "b"], "predicates": [{"index": 1, "args": [[0, 0, "V"]]}]}\n',
+        "1: the predicate is word 1, but V has the words 0 to 0",
     ),
 ]
 

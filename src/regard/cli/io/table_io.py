@@ -58,6 +58,11 @@ class Rows(ABC):
     def names(self) -> tuple[str, ...]:
         """The columns by name, or by number if they have no names."""
 
+    @property
+    def is_column_of_texts(self) -> bool:
+        """Whether the table has a single column, which may be a text whatever its name."""
+        return len(self.names) == 1
+
     @abstractmethod
     def lines(self, arrivals: Arrivals) -> NumberedLines:
         """The texts of all rows, with their places in the file."""
@@ -151,13 +156,21 @@ class TsvRows(DelimitedRows):
 class JsonRows(Rows):
     """Rows of JSON lines; results are added to each object."""
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
+        return tuple(self._first)
+
+    @property
+    def is_column_of_texts(self) -> bool:
+        return super().is_column_of_texts and isinstance(self._first[self.names[0]], str | list)
+
+    @cached_property
+    def _first(self) -> Record:
         for number, raw in self.lines(Arrivals()):
             if raw.strip():
                 where = f"{name_of(self.path)}:{number}"
-                return tuple(self.record(decoded(raw, where), where))
-        return ()
+                return self.record(decoded(raw, where), where)
+        return {}
 
     def lines(self, arrivals: Arrivals) -> NumberedLines:
         return JsonLines(self.path, ()).declared(self.form).lines(arrivals)
@@ -306,7 +319,8 @@ def table_source(
     for column in chosen:
         if rows.names.count(column) > 1:
             raise BadInput(f"{file}: two columns are called {column!r}; rename one of them")
-    keys = next((keys for keys in component.record_keys if len(keys) == len(chosen)), None)
+    fitting = [keys for keys in component.record_keys if len(keys) == len(chosen)]
+    keys = next((keys for keys in fitting if [*keys] == chosen), next(iter(fitting), None))
     if keys is None:
         counts = " or ".join(str(len(keys)) for keys in component.record_keys)
         fault = f"this model reads {counts} of them, not {len(chosen)}"
@@ -371,7 +385,7 @@ def _text_columns(
     names = {name.casefold(): name for name in rows.names}
     exact = [keys for keys in alternatives if {*keys} <= {*names}]
     pairs = [pair for pair in DOUBLE if {*pair} <= {*names}]
-    texts = [(name,) for name in names if name in SINGLE or len(names) == 1]
+    texts = [(name,) for name in names if name in SINGLE or rows.is_column_of_texts]
     by_length: dict[int, Sequence[Sequence[str]]] = {
         2: pairs[:1],
         1: texts if len(texts) == 1 else [],
@@ -416,7 +430,8 @@ def record_parser(
         record = {key: _value(row, column, where) for key, column in columns.items()}
         if not component.reads_empty and any(_is_blank(value) for value in record.values()):
             return None
-        return limited(record, where)
+        more = {key: row[key] for key in component.more_keys if row.get(key) is not None}
+        return limited({**more, **record}, where)
 
     return parse
 

@@ -74,8 +74,9 @@ def look(
     or --head chooses one. An encoder has one map, self-attention. A classifier with attention
     pooling has one weight for each word. A model that aligns two texts has a map of the words of
     the first (rows) to those of the second (--target), and of the second to the first (--map
-    alignment-back). Classifiers also show the predicted label. --html writes all layers and heads,
-    and opens with the chosen ones.
+    alignment-back, which question answering shows first: the context is the second text).
+    Classifiers also show the predicted label, and question answering the answer. --html writes all
+    layers and heads, and opens with the chosen ones.
 
     A causal model has one map too, blank (grey) where a key is later than the query. With
     --induction, heads are scored instead: on a text with repetitions, or with --repeat, an

@@ -45,8 +45,9 @@ def predict(
     A classifier prints the label, a tab and its probability (several labels, or a number, by its
     task); a line may have two texts, separated by a tab. A tagger prints word/tag for each word.
     A labeller of semantic roles prints the arguments of each predicate in brackets, with a tab
-    between predicates; it finds them, unless the line has the numbers of their words, from 0, after
-    a tab, or is JSON with the keys "text" (or "tokens") and "predicates".
+    between predicates, and a sentence without any as it is; it finds them, unless the line has the
+    numbers of their words, from 0, after a tab, or is JSON with the keys "text" (or "tokens") and
+    "predicates".
     Question answering reads question, tab, context, or JSON with the keys "question" and "context".
     Multiple choice reads JSON, {"first": "…", "choices": ["…", "…"]}, and prints the index of the
     best choice, counted from 0. An encoder-decoder that writes labels (prompt.labels) prints the

@@ -1,5 +1,6 @@
 """``regard study``: published comparisons of several models, trained cell by cell."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from regard.cli.io.table_formats import (
     text_column,
 )
 from regard.ground.errors import FAILED, BadInput, did_you_mean
-from regard.ground.files import write_text
+from regard.ground.files import digest_folder, write_text
 from regard.ground.lock import LOCK, is_vacant, lock_folder
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def study(
     scores beside ours, and says on which data ours are; a second table has the recipe, the gain
     over the baseline and the minutes of every cell. --data is the folder that has the folders
     understanding, syntax and words. A cell whose recipe, data or start is missing is printed with
-    the reason, and the others are trained; the exit code is 1 if no cell has a score, or if a cell
-    has a score of some of its seeds and not of all.
+    the reason, and the others are trained; the exit code is 1 if a cell that was to be trained has
+    not the scores of all its seeds.
 
     Each run has its own folder in --out, by default runs/six-tasks. The same command continues a
     study that was stopped: finished runs are not trained again, and an unfinished one goes on from
@@ -104,10 +105,7 @@ def study(
         device,
     )
     _print(table, form)
-    results = table.results
-    if not any(result.runs for result in results) or any(
-        result.is_incomplete for result in results
-    ):
+    if not table.is_complete:
         raise Exit(FAILED)
 
 
@@ -142,13 +140,20 @@ def _train_six_tasks(
         raise BadInput(f"{out}: has files that are not of this study; choose another folder")
     with lock_folder(out) as lock:
         try:
-            table = six_tasks.SixTasksStudy(out, data, seeds, device, note, write_text).run(chosen)
+            places = (out, data, seeds, device)
+            table = six_tasks.SixTasksStudy(*places, note, write_text, cache(_digest)).run(chosen)
         except BadInput:
             if is_vacant(out):
                 lock.discard()
             raise
     note(f"\n{out / six_tasks.PAGE}: the table as a page")
     return table
+
+
+def _digest(start: str) -> str:
+    from regard.models.folders.hub import local_folder
+
+    return digest_folder(local_folder(start))
 
 
 def _print(table: "SixTasksTable", form: TableFormat) -> None:

@@ -14,6 +14,7 @@ from regard.data.readers.fields import BadExample, Dropped, field_of, filled, on
 from regard.data.readers.sentences import sentences as sentences_of
 from regard.data.readers.tables import Table, read_cells, read_objects
 from regard.data.readers.text_files import name_of, read_lines
+from regard.ground.files import JSON
 from regard.text.words import Span, Spans, clitic_spans
 
 Numbered = tuple[str, str]  # where, line
@@ -121,9 +122,12 @@ def coreference_jsonl(path: Path, dropped: Dropped = None) -> Iterator[Coreferen
     Words are counted from 0 in the whole document. "speakers" of each word of each sentence,
     "doc_key" and "genre" are optional.
     """
-    return parsed(
-        read_objects(path, dropped), lambda where, record: document_of(record, where), dropped
-    )
+
+    def parse(where: str, record: dict[str, JSON]) -> CoreferenceExample:
+        field_of(record, "clusters", list, where)
+        return document_of(record, where)
+
+    return parsed(read_objects(path, dropped), parse, dropped)
 
 
 def document_of(record: Mapping[str, object], where: str) -> CoreferenceExample:
@@ -172,6 +176,8 @@ def _checked(
         raise BadExample(where, "empty", "a document without words")
     if speakers and len(speakers) != count:
         raise BadExample(where, "uneven speakers", f"{len(speakers)} speakers of {count} words")
+    if not all(clusters):
+        raise BadExample(where, NOT_CLUSTERS, "a cluster without mentions")
     seen: set[Mention] = set()
     for start, end in chain(*clusters):
         if not 0 <= start < end <= count:
@@ -181,7 +187,7 @@ def _checked(
             detail = f"the mention [{start}, {end - 1}] is in two clusters, or twice in one"
             raise BadExample(where, NOT_CLUSTERS, detail)
         seen.add((start, end))
-    ordered = sorted(tuple(sorted(cluster)) for cluster in clusters if cluster)
+    ordered = sorted(tuple(sorted(cluster)) for cluster in clusters)
     named = tuple(speakers) if any(speakers) else ()
     return CoreferenceExample(where, texts, tuple(ordered), name, named, genre)
 

@@ -197,13 +197,19 @@ def _frame(
     if not verbs:
         arguments = [*arguments, LabelledSpan(predicate, predicate + 1, VERB)]
     elif not any(span.start <= predicate < span.end for span in verbs):
-        detail = f"the predicate is word {predicate}, but {VERB} begins at word {verbs[0].start}"
+        places = f"words {verbs[0].start} to {verbs[0].end - 1}"
+        detail = f"the predicate is word {predicate}, but {VERB} has the {places}"
         raise BadExample(where, "with a predicate out of place", detail)
     end = 0
     for span in sorted(arguments):
-        if not span.label or not 0 <= span.start < span.end <= words:
+        if not span.label:
+            raise BadExample(where, "not an argument", "an argument has an empty label")
+        if not 0 <= span.start < span.end <= words:
             detail = f"no words {span.start} to {span.end - 1} of {words} for {span.label!r}"
             raise BadExample(where, "with an argument out of place", detail)
+        if not verbs and span.label != VERB and span.start <= predicate < span.end:
+            detail = f"{span.label} contains the predicate, word {predicate}; only {VERB} may"
+            raise BadExample(where, "with overlapping arguments", detail)
         if span.start < end:
             detail = f"{span.label} overlaps another argument of the predicate {predicate}"
             raise BadExample(where, "with overlapping arguments", detail)

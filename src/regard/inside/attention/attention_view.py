@@ -23,6 +23,7 @@ from regard.inside.views.markup import clip, escape_line
 from regard.inside.views.matrix_svg import draw_attention
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
+from regard.tasks.question_answering import AnswerPrediction
 
 MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
 
@@ -104,6 +105,7 @@ class AttentionView(View):
     """Attention maps of one text, with a title, a second line and a classifier's prediction.
 
     ``name``, ``layer`` and ``head`` select what is shown; by default the first map and the mean.
+    If there is an ``answer``, the title is its question.
     """
 
     title: str
@@ -113,6 +115,7 @@ class AttentionView(View):
     name: str | None = None
     layer: int | None = None
     head: int | None = None
+    answer: AnswerPrediction | None = None
 
     @classmethod
     def of(
@@ -129,7 +132,8 @@ class AttentionView(View):
     @property
     def predicted(self) -> str:
         """Prediction in one line, or an empty string."""
-        return "" if self.prediction is None else self.prediction.summary
+        predicted = self.prediction or self.answer
+        return "" if predicted is None else predicted.summary
 
     def map(self, name: str | None = None) -> AttentionMap:
         """Map of this name; default: the first."""
@@ -179,6 +183,7 @@ class AttentionView(View):
         shown, weights_LS = self._shown
         return {
             **({} if self.prediction is None else asdict(self.prediction)),
+            **({} if self.answer is None else self.answer.record),
             "map": shown.name,
             "rows": shown.queries,
             "columns": shown.keys,

@@ -1,6 +1,7 @@
 """``model.look`` and ``model.induction``: views of the attention of a model."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.word_weights import WordWeights
 from regard.inside.inspected_model import InspectedModel
-from regard.inside.record import record
+from regard.inside.record import BACK, record
 from regard.models.attention_site import require_causal
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.words import check_text
 
-Predict = Callable[[list[object]], Sequence[TextPrediction]]
+Predict = Callable[[list[object]], Sequence[Any]]
 
 NO_SECOND_TEXT = "no second text (target): each word attends to the words of its own text"
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
@@ -53,6 +54,8 @@ def look(
     _refuse("a text", patch=patch)
     if repeat:
         require_causal(sites)
+    if second is not None and not check_text(second, 1).strip():
+        raise BadInput("the second text (target) is empty; leave it out, or give its words")
     if second is None:
         second = model.runner.default_target(check_text(first, 1))
     alone = second is None and any(site.between_texts for site in sites)
@@ -71,8 +74,13 @@ def look(
     if alone:
         texts.append(NO_SECOND_TEXT)
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
-    view_class = VIEWS.get(records[0].site.name, AttentionView)
-    return view_class.of(texts, records, subwords, prediction)
+    site = records[0].site
+    view = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
+    if not isinstance(view, AttentionView) or SpanHead.name not in outputs.by_head:
+        return view
+    if second is not None:
+        view = replace(view, answer=predict([(first, second)])[0])
+    return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
 
 
 def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:

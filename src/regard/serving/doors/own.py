@@ -268,7 +268,8 @@ def _parsed(
             if len(keys) != 1:
                 raise BadInput(f"write an object with the keys {', '.join(keys)}")
             given = {keys[0]: given}
-        known = {key for keys in component.record_keys for key in keys} | {"prefix"}
+        keys_of_texts = {key for keys in component.record_keys for key in keys}
+        known = {*keys_of_texts, *component.more_keys, "prefix"}
         for key in given:
             if key not in known:
                 raise BadInput(f"{shown(key)} is no key of an input{did_you_mean(key, known)}")
