@@ -9,7 +9,7 @@ import torch
 import regard
 from regard import BadInput
 from regard.cli.ablation_runs import ScoredSet
-from regard.inside.pruning import curve
+from regard.inside.pruning import curve, gates
 from regard.training.recipe import read, task_of
 from regard.training.train import with_dev_as_test
 from small import RECIPE
@@ -80,6 +80,32 @@ def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch)
     monkeypatch.setattr("regard.inside.pruning.gates.START", -5.0)
     (line,) = prune(arguments, *QUICK, *options, code=2).stderr.splitlines()[-1:]
     assert line == "regard: --penalty 0.01: closes all heads; choose a lower one"
+
+
+def test_gates_that_cannot_close_or_do_not_are_refused(arguments, tmp_path, monkeypatch):
+    options = ("--method", "gates", "--train-weights", 0.001, "--penalty", 1000, "--seeds", 0)
+    out = ("--out", tmp_path / "less")
+    (line,) = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
+    advice = "give more --inputs or --epochs, or a --share"
+    steps = "no gate can close in 5 steps, it needs about 44"
+    assert line == f"regard: --train-weights: {steps}; {advice}"
+    noted = prune(arguments, *QUICK, *options, "--share", 0.5).stderr
+    assert f"{steps}; heads go in the order of gates that are open" in noted
+    monkeypatch.setattr("regard.cli.pruning_runs.least_steps", lambda: 5)
+    *_, line = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
+    advice = "choose a higher one, more --inputs or more --epochs"
+    assert line == f"regard: --penalty 1000: closes no head; {advice}"
+    assert not out[1].exists()
+
+
+def test_gates_close_in_the_least_number_of_steps():
+    log_alpha = torch.tensor([gates.START], requires_grad=True)
+    optimiser, steps = torch.optim.Adam([log_alpha], gates.RATE), 0
+    while gates.gate_values(log_alpha).item() > 0:
+        log_alpha.grad = torch.ones(1)
+        optimiser.step()
+        steps += 1
+    assert steps == gates.least_steps()
 
 
 @pytest.mark.slow

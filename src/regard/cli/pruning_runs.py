@@ -14,11 +14,12 @@ from regard.cli.io.console import note
 from regard.cli.io.table_formats import Cell, OutputTable, number_column, text_column
 from regard.cli.training_runs import train_run
 from regard.data.config import FilesConfig
+from regard.ground.errors import BadInput
 from regard.inside.ablation import best_metric
 from regard.inside.heads.importance import LossBatch, head_importance
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import PruningCurve, Score
-from regard.inside.pruning.gates import closed_share, learn_gates, train_with_gates
+from regard.inside.pruning.gates import closed_share, learn_gates, least_steps, train_with_gates
 from regard.inside.pruning.orders import Order, normalise, order_by, order_in_rounds, random_order
 from regard.inside.pruning.remove_heads import Head, count_heads, head_counts, turn_off
 from regard.inside.pruning.speed import compare_speed, forward_passes
@@ -103,21 +104,29 @@ def _by_importance(
     return Removal(model, lambda of: order_in_rounds(lambda off: measure((*off,)), of, rounds))
 
 
+def check_gate_steps(batches: Sequence[LossBatch], epochs: int, share: float | None) -> None:
+    """Refuse fewer steps than gates need to close; note it if they only order a share of heads."""
+    steps, least = len(batches) * epochs, least_steps()
+    if steps >= least:
+        return
+    fault = f"--train-weights: no gate can close in {steps:,} steps, it needs about {least}"
+    if share is None:
+        raise BadInput(f"{fault}; give more --inputs or --epochs, or a --share")
+    note(f"{fault}; heads go in the order of gates that are open")
+
+
 def _by_gates(
     model: LoadedModel,
     batches: Sequence[LossBatch],
     sites: Sequence[AttentionSite],
     settings: OrderSettings,
 ) -> Removal:
-    *_, penalty, epochs, seed, rate = settings
-    if rate is None:
-        log_alphas = learn_gates(
-            InspectedModel.of(model), batches, sites, penalty=penalty, epochs=epochs, seed=seed
-        )
+    chosen = {name: getattr(settings, name) for name in ("penalty", "epochs", "seed")}
+    if settings.weights_rate is None:
+        log_alphas = learn_gates(InspectedModel.of(model), batches, sites, **chosen)
     else:
-        model, log_alphas = train_with_gates(
-            model, batches, sites, rate=rate, penalty=penalty, epochs=epochs, seed=seed
-        )
+        rate = settings.weights_rate
+        model, log_alphas = train_with_gates(model, batches, sites, rate=rate, **chosen)
     closed = closed_share(log_alphas)
     note(f"gates: {closed:.1%} of the heads are closed")
     return Removal(model, partial(order_by, log_alphas), closed)
