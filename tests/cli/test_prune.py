@@ -193,6 +193,8 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     assert pruned["parameters"] == trained["parameters"] < whole["parameters"]
     # The model was trained for more steps than its recipe says, and the table shows it.
     assert pruned["training tokens"] > trained["training tokens"] > 0
+    tokens = f"{trained['training tokens']:,} tokens, the whole model on"
+    assert f"trained on {tokens} {whole['training tokens']:,}" in done.stderr
     smaller, anew = (regard.load(folder, "cpu") for folder in (out, run / "model"))
     assert anew.facts.attention_sites == smaller.facts.attention_sites
     name = "target.blocks.0.mlp.up.weight"
@@ -208,6 +210,34 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     options = ("--share", 0.5, "--compare-training", tmp_path / "other")
     (line,) = prune(others, *options, code=2).stderr.splitlines()
     assert line == "regard: --compare-training: the recipe has model.start, not random weights"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (("depth = 2", "depth = 3"), "source.stack.depth is 3, not 2; target.stack.depth is 3, no"),
+        (("width = 16", "width = 32"), "source.stack.width is 32, not 16; "),
+        (("heads = 2", "heads = 4"), "source.stack.heads is 4, not 2; "),
+    ],
+)
+def test_a_recipe_of_another_model_is_refused_first(arguments, tmp_path, settings, reason):
+    other = tmp_path / "other.toml"
+    other.write_text(arguments[1].read_text().replace(*settings))
+    options = ("--share", 0.5, "--compare-training", tmp_path / "new", "--out", tmp_path / "less")
+    refused = prune((arguments[0], other, *arguments[2:]), *options, code=2)
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"regard: --compare-training: the recipe is of another model: {reason}")
+    assert not refused.stdout and {*tmp_path.iterdir()} == {other}
+
+
+def test_results_are_printed_before_the_recipe_is_trained(arguments, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise BadInput("stopped")
+
+    monkeypatch.setattr("regard.cli.pruning_runs.train_run", fail)
+    options = ("--share", 0.5, "--seeds", 0, "--compare-training", tmp_path / "new", "--json")
+    done = prune(arguments, *options, *QUICK, "--html", tmp_path / "curve.html", code=2)
+    assert json.loads(done.stdout)["removed"] == 6 and (tmp_path / "curve.html").is_file()
 
 
 def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):

@@ -104,6 +104,7 @@ def prune(
         ORDERS,
         OrderSettings,
         check_gate_steps,
+        check_training,
         comparison_table,
         curve_table,
         speed_table,
@@ -118,6 +119,7 @@ def prune(
     from regard.inside.pruning.remove_heads import prunable_sites, remove_heads
     from regard.models.folders import folder as folders
     from regard.models.folders.hub import local_folder
+    from regard.training.distributed import World
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 
@@ -143,6 +145,8 @@ def prune(
     task = task_of(described)
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
+    if compare_training is not None:
+        check_training(described, loaded, data)
     scored = ScoredSet.of(described, data, limit, on_test=False)
     batches: list[LossBatch] = []
     if method != "random" or out is not None:
@@ -181,24 +185,27 @@ def prune(
     tables = [curve_table(curve, notes)]
     if share is not None and (out or compare_training):
         pruned = remove_heads(removal.model, first_of(removal.order_of(chosen), share))
-        if out is not None:
-            with lock_vacant(out):
-                folders.write(out, pruned)
-            note(f"wrote {out}")
-            tables.append(speed_table([loaded, pruned], batches))
-        if compare_training is not None:
-            trained = train_from_random_weights(recipe, pruned, compare_training, data, device)
-            models = {
-                "whole": (loaded, whole.value),
-                "pruned": (pruned, curve.points[0].score),
-                "trained with these heads": (trained, score(trained).value),
-            }
-            tables.append(comparison_table(models, metric))
+    if out is not None:
+        with lock_vacant(out):
+            folders.write(out, pruned)
+        note(f"wrote {out}")
+        tables.append(speed_table([loaded, pruned], batches))
     print_tables(tables, form)
     report = curve.report(title, notes)
     write_page(html, report.html)
     if svg is not None:
         _draw(svg, report)
+    if compare_training is not None:
+        world = World.join(device)
+        trained = train_from_random_weights(
+            described, loaded, pruned, compare_training, data, world
+        )
+        models = {
+            "whole": (loaded, whole.value),
+            "pruned": (pruned, curve.points[0].score),
+            "trained with these heads": (trained, score(trained).value),
+        }
+        print_tables([comparison_table(models, metric)], form, after=len(tables))
 
 
 def _draw(path: Path, report: "Report") -> None:
