@@ -151,7 +151,7 @@ ORDERS: dict[str, OrderMaker] = {
 
 
 def check_training(recipe: Recipe, model: LoadedModel, data: Path) -> None:
-    """Refuse a recipe that cannot be trained here, or that is of another model but for its heads."""
+    """Refuse a recipe that cannot be trained here, or whose model differs in more than heads."""
     task = task_of(recipe)
     plan = task.resolve(data)
     known, read = dict(paths(model.facts)), require_tokenizer(model.tokenizer)
@@ -175,9 +175,8 @@ def train_from_random_weights(
 ) -> LoadedModel:
     """The model that a recipe trains from random weights with the heads of a pruned model."""
     change = {**recipe.model.change, **head_counts(pruned.facts)}
-    smaller = recipe.model_copy(
-        update={"model": recipe.model.model_copy(update={"change": change})}
-    )
+    model = recipe.model.model_copy(update={"change": change})
+    smaller = recipe.model_copy(update={"model": model})
     run = train_run(smaller, out, world=world, resume=False, data=data)
     run.release()
     trained = folders.read(run.model_folder, world.device)
