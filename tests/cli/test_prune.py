@@ -212,6 +212,20 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     assert line == "regard: --compare-training: the recipe has model.start, not random weights"
 
 
+def test_keys_of_the_recipe_are_changed_as_in_training(small_run, tmp_path):
+    recipe, changed = small_run / "small.toml", {"model.change.width": 32, "train.steps": 2}
+    for _ in regard.train(recipe, small_run, tmp_path / "run", settings=changed, device="cpu"):
+        pass
+    arguments = (tmp_path / "run" / "model", recipe, "--data", small_run)
+    options = (*QUICK, "--share", 0.5, "--seeds", 0, "--compare-training", tmp_path / "new")
+    assert "source.stack.width is 16, not 32" in prune(arguments, *options, code=2).stderr
+    given = [part for key, value in changed.items() for part in ("--set", f"{key}={value}")]
+    done = prune(arguments, *options, *given, "--json")
+    _, whole, _, trained = map(json.loads, done.stdout.splitlines())
+    assert whole["training tokens"] == trained["training tokens"] > 0
+    assert "tokens, the whole model" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

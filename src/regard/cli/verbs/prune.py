@@ -21,6 +21,7 @@ def prune(
     context: Context,
     model: options.MODEL,
     recipe: options.RECIPE,
+    settings: options.SETTINGS = None,
     data: options.DATA = Path(),
     share: Annotated[
         float | None,
@@ -95,7 +96,8 @@ def prune(
     parameters and times of both models. Other formats cannot express such a model.
 
     --compare-training trains a model of the same heads by the recipe, from random weights, and
-    prints its score beside that of the pruned model: what the heads that were there cost.
+    prints its score beside that of the pruned model: what the heads that were there cost. If the
+    model was trained with --set, repeat it here.
 
     Example: regard prune runs/tour/model tour --data runs/tour/corpus --share 0.2 --out runs/less
     """
@@ -139,7 +141,7 @@ def prune(
     if method != "gates":
         unused = options.flags(context, "penalty", "epochs", "train_weights")
         options.refuse(unused, "needs --method gates")
-    described = read(find(recipe))
+    described = read(find(recipe), settings or ())
     if compare_training is not None and described.model.start is not None:
         raise BadInput("--compare-training: the recipe has model.start, not random weights")
     task = task_of(described)
@@ -156,8 +158,8 @@ def prune(
         check_gate_steps(batches, epochs, share)
     whole, score = whole_score(scored, loaded)
     metric = whole.name
-    settings = OrderSettings(by_layer, rounds, penalty, epochs, seed, train_weights)
-    removal = ORDERS[method](loaded, batches, chosen, settings)
+    how = OrderSettings(by_layer, rounds, penalty, epochs, seed, train_weights)
+    removal = ORDERS[method](loaded, batches, chosen, how)
     if train_weights is not None and share is None:
         if removal.closed == 1:
             raise BadInput(f"--penalty {penalty:g}: closes all heads; choose a lower one")
