@@ -68,7 +68,9 @@ def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch)
     out = tmp_path / "less"
     options = ("--method", "gates", "--train-weights", 0.001, "--epochs", 1, "--seeds", 0)
     done = prune(arguments, *QUICK, *options, "--out", out, "--json")
-    row, whole, pruned = map(json.loads, done.stdout.splitlines())
+    before, row, whole, pruned = map(json.loads, done.stdout.splitlines())
+    assert before["removed"] == before["share"] == 0 and before["random"] is None
+    assert before["BLEU"] - before["change"] == pytest.approx(row["BLEU"] - row["change"])
     (closed,) = re.findall(r"gates: ([\d.]+)% of the heads are closed", done.stderr)
     assert 0 < row["removed"] == round(float(closed) / 100 * whole["heads"]) < 12
     assert whole["heads"] - pruned["heads"] == row["removed"]
@@ -76,7 +78,7 @@ def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch)
     name = "target.blocks.0.mlp.up.weight"
     assert not torch.equal(model.module.state_dict()[name], smaller.module.state_dict()[name])
     assert smaller._loaded.notes["weights"].endswith("then trained with gates")
-    assert prune(arguments, *QUICK, *options, "--share", 0.5, "--json").stdout.count("\n") == 1
+    assert prune(arguments, *QUICK, *options, "--share", 0.5, "--json").stdout.count("\n") == 2
     monkeypatch.setattr("regard.inside.pruning.gates.START", -5.0)
     (line,) = prune(arguments, *QUICK, *options, code=2).stderr.splitlines()[-1:]
     assert line == "regard: --penalty 0.01: closes all heads; choose a lower one"
@@ -89,8 +91,11 @@ def test_gates_that_cannot_close_or_do_not_are_refused(arguments, tmp_path, monk
     advice = "give more --inputs or --epochs, or a --share"
     steps = "no gate can close in 5 steps, it needs about 44"
     assert line == f"regard: --train-weights: {steps}; {advice}"
-    noted = prune(arguments, *QUICK, *options, "--share", 0.5).stderr
-    assert f"{steps}; heads go in the order of gates that are open" in noted
+    page = tmp_path / "page.html"
+    done = prune(arguments, *QUICK, *options, "--share", 0.5, "--html", page)
+    assert f"{steps}; heads go in the order of gates that are open" in done.stderr
+    told = "heads of this model are removed, also in random orders"
+    assert told in " ".join(done.stdout.split()) and page.read_text().count("<svg") == 1
     monkeypatch.setattr("regard.cli.pruning_runs.least_steps", lambda: 5)
     *_, line = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
     advice = "choose a higher one, more --inputs or more --epochs"
@@ -117,7 +122,8 @@ def test_a_classifier_keeps_its_score_while_heads_close(tmp_path):
     arguments = (tmp_path / "run" / "model", recipe, "--data", tmp_path)
     options = ("--inputs", 96, "--penalty", 0.3, "--epochs", 30, "--seeds", 1, "--json")
     done = prune(arguments, "--method", "gates", "--train-weights", 0.003, *options)
-    (row,) = map(json.loads, done.stdout.splitlines())
+    before, row = map(json.loads, done.stdout.splitlines())
+    assert before["removed"] == 0 and before["accuracy"] >= 90
     assert row["removed"] >= 2  # of 4 heads
     assert row["accuracy"] >= 90 and row["change"] >= -5
 

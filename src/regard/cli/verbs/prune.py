@@ -88,7 +88,8 @@ def prune(
     penalty on open ones (Voita et al., 2019), while the weights of the model stay; heads go in the
     order of their gates. --train-weights 1e-4 trains the weights as well, as they do: the model
     adapts while gates close. Then the heads whose gates are closed go, unless --share says how
-    many. A gate needs about 44 steps of 16 inputs to close.
+    many; the first row is the score of the trained model with all its heads. A gate needs about 44
+    steps of 16 inputs to close.
 
     --svg draws each curve, several of them in a file each (FILE-NAME.svg).
 
@@ -184,6 +185,15 @@ def prune(
     )
     title = f"{loaded.paper.name}: {described.about.title}"
     notes = [f"whole model: {metric} {curve.whole:.2f}, on {len(scored.examples):,} {task.unit}"]
+    models = {"whole": (loaded, whole.value)}
+    if train_weights is not None:
+        value = score(removal.model).value
+        models["trained with gates"] = (removal.model, value)
+        curve = curve.after_training(value)
+        notes.append(
+            f"trained with gates, all heads: {metric} {value:.2f}; heads of this model are "
+            "removed, also in random orders; changes are from the whole model"
+        )
     tables = [curve_table(curve, notes)]
     if share is not None and (out or compare_training):
         pruned = remove_heads(removal.model, first_of(removal.order_of(chosen), share))
@@ -202,11 +212,8 @@ def prune(
         trained = train_from_random_weights(
             described, loaded, pruned, compare_training, data, world
         )
-        models = {
-            "whole": (loaded, whole.value),
-            "pruned": (pruned, curve.points[0].score),
-            "trained with these heads": (trained, score(trained).value),
-        }
+        models["pruned"] = (pruned, curve.points[-1].score)
+        models["trained with these heads"] = (trained, score(trained).value)
         print_tables([comparison_table(models, metric)], form, after=len(tables))
 
 
