@@ -9,7 +9,7 @@ import torch
 import regard
 from regard import BadInput
 from regard.cli.ablation_runs import ScoredSet
-from regard.inside.pruning import curve
+from regard.inside.pruning import curve, gates
 from regard.training.recipe import read, task_of
 from regard.training.train import with_dev_as_test
 from small import RECIPE
@@ -68,7 +68,9 @@ def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch)
     out = tmp_path / "less"
     options = ("--method", "gates", "--train-weights", 0.001, "--epochs", 1, "--seeds", 0)
     done = prune(arguments, *QUICK, *options, "--out", out, "--json")
-    row, whole, pruned = map(json.loads, done.stdout.splitlines())
+    before, row, whole, pruned = map(json.loads, done.stdout.splitlines())
+    assert before["removed"] == before["share"] == 0 and before["random"] is None
+    assert before["BLEU"] - before["change"] == pytest.approx(row["BLEU"] - row["change"])
     (closed,) = re.findall(r"gates: ([\d.]+)% of the heads are closed", done.stderr)
     assert 0 < row["removed"] == round(float(closed) / 100 * whole["heads"]) < 12
     assert whole["heads"] - pruned["heads"] == row["removed"]
@@ -76,10 +78,39 @@ def test_weights_are_trained_while_gates_close(arguments, tmp_path, monkeypatch)
     name = "target.blocks.0.mlp.up.weight"
     assert not torch.equal(model.module.state_dict()[name], smaller.module.state_dict()[name])
     assert smaller._loaded.notes["weights"].endswith("then trained with gates")
-    assert prune(arguments, *QUICK, *options, "--share", 0.5, "--json").stdout.count("\n") == 1
+    assert prune(arguments, *QUICK, *options, "--share", 0.5, "--json").stdout.count("\n") == 2
     monkeypatch.setattr("regard.inside.pruning.gates.START", -5.0)
     (line,) = prune(arguments, *QUICK, *options, code=2).stderr.splitlines()[-1:]
     assert line == "regard: --penalty 0.01: closes all heads; choose a lower one"
+
+
+def test_gates_that_cannot_close_or_do_not_are_refused(arguments, tmp_path, monkeypatch):
+    options = ("--method", "gates", "--train-weights", 0.001, "--penalty", 1000, "--seeds", 0)
+    out = ("--out", tmp_path / "less")
+    (line,) = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
+    advice = "give more --inputs or --epochs, or a --share"
+    steps = "no gate can close in 5 steps, it needs about 44"
+    assert line == f"regard: --train-weights: {steps}; {advice}"
+    page = tmp_path / "page.html"
+    done = prune(arguments, *QUICK, *options, "--share", 0.5, "--html", page)
+    assert f"{steps}; heads go in the order of gates that are open" in done.stderr
+    told = "heads of this model are removed, also in random orders"
+    assert told in " ".join(done.stdout.split()) and page.read_text().count("<svg") == 1
+    monkeypatch.setattr("regard.cli.pruning_runs.least_steps", lambda: 5)
+    *_, line = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
+    advice = "choose a higher one, more --inputs or more --epochs"
+    assert line == f"regard: --penalty 1000: closes no head; {advice}"
+    assert not out[1].exists()
+
+
+def test_gates_close_in_the_least_number_of_steps():
+    log_alpha = torch.tensor([gates.START], requires_grad=True)
+    optimiser, steps = torch.optim.Adam([log_alpha], gates.RATE), 0
+    while gates.gate_values(log_alpha).item() > 0:
+        log_alpha.grad = torch.ones(1)
+        optimiser.step()
+        steps += 1
+    assert steps == gates.least_steps()
 
 
 @pytest.mark.slow
@@ -91,7 +122,8 @@ def test_a_classifier_keeps_its_score_while_heads_close(tmp_path):
     arguments = (tmp_path / "run" / "model", recipe, "--data", tmp_path)
     options = ("--inputs", 96, "--penalty", 0.3, "--epochs", 30, "--seeds", 1, "--json")
     done = prune(arguments, "--method", "gates", "--train-weights", 0.003, *options)
-    (row,) = map(json.loads, done.stdout.splitlines())
+    before, row = map(json.loads, done.stdout.splitlines())
+    assert before["removed"] == 0 and before["accuracy"] >= 90
     assert row["removed"] >= 2  # of 4 heads
     assert row["accuracy"] >= 90 and row["change"] >= -5
 
@@ -167,6 +199,8 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     assert pruned["parameters"] == trained["parameters"] < whole["parameters"]
     # The model was trained for more steps than its recipe says, and the table shows it.
     assert pruned["training tokens"] > trained["training tokens"] > 0
+    tokens = f"{trained['training tokens']:,} tokens, the whole model on"
+    assert f"trained on {tokens} {whole['training tokens']:,}" in done.stderr
     smaller, anew = (regard.load(folder, "cpu") for folder in (out, run / "model"))
     assert anew.facts.attention_sites == smaller.facts.attention_sites
     name = "target.blocks.0.mlp.up.weight"
@@ -182,6 +216,48 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     options = ("--share", 0.5, "--compare-training", tmp_path / "other")
     (line,) = prune(others, *options, code=2).stderr.splitlines()
     assert line == "regard: --compare-training: the recipe has model.start, not random weights"
+
+
+def test_keys_of_the_recipe_are_changed_as_in_training(small_run, tmp_path):
+    recipe, changed = small_run / "small.toml", {"model.change.width": 32, "train.steps": 2}
+    for _ in regard.train(recipe, small_run, tmp_path / "run", settings=changed, device="cpu"):
+        pass
+    arguments = (tmp_path / "run" / "model", recipe, "--data", small_run)
+    options = (*QUICK, "--share", 0.5, "--seeds", 0, "--compare-training", tmp_path / "new")
+    assert "source.stack.width is 16, not 32" in prune(arguments, *options, code=2).stderr
+    given = [part for key, value in changed.items() for part in ("--set", f"{key}={value}")]
+    done = prune(arguments, *options, *given, "--json")
+    _, whole, _, trained = map(json.loads, done.stdout.splitlines())
+    assert whole["training tokens"] == trained["training tokens"] > 0
+    assert "tokens, the whole model" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (("depth = 2", "depth = 3"), "source.stack.depth is 3, not 2; target.stack.depth is 3, no"),
+        (("width = 16", "width = 32"), "source.stack.width is 32, not 16; "),
+        (("heads = 2", "heads = 4"), "source.stack.heads is 4, not 2; "),
+    ],
+)
+def test_a_recipe_of_another_model_is_refused_first(arguments, tmp_path, settings, reason):
+    other = tmp_path / "other.toml"
+    other.write_text(arguments[1].read_text().replace(*settings))
+    options = ("--share", 0.5, "--compare-training", tmp_path / "new", "--out", tmp_path / "less")
+    refused = prune((arguments[0], other, *arguments[2:]), *options, code=2)
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"regard: --compare-training: the recipe is of another model: {reason}")
+    assert not refused.stdout and {*tmp_path.iterdir()} == {other}
+
+
+def test_results_are_printed_before_the_recipe_is_trained(arguments, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise BadInput("stopped")
+
+    monkeypatch.setattr("regard.cli.pruning_runs.train_run", fail)
+    options = ("--share", 0.5, "--seeds", 0, "--compare-training", tmp_path / "new", "--json")
+    done = prune(arguments, *options, *QUICK, "--html", tmp_path / "curve.html", code=2)
+    assert json.loads(done.stdout)["removed"] == 6 and (tmp_path / "curve.html").is_file()
 
 
 def test_training_with_fewer_heads_from_the_start(small_run, tmp_path):

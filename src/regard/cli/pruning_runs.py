@@ -14,24 +14,27 @@ from regard.cli.io.console import note
 from regard.cli.io.table_formats import Cell, OutputTable, number_column, text_column
 from regard.cli.training_runs import train_run
 from regard.data.config import FilesConfig
+from regard.ground.errors import BadInput, shown
 from regard.inside.ablation import best_metric
 from regard.inside.heads.importance import LossBatch, head_importance
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import PruningCurve, Score
-from regard.inside.pruning.gates import closed_share, learn_gates, train_with_gates
+from regard.inside.pruning.gates import closed_share, learn_gates, least_steps, train_with_gates
 from regard.inside.pruning.orders import Order, normalise, order_by, order_in_rounds, random_order
-from regard.inside.pruning.remove_heads import Head, count_heads, head_counts, turn_off
+from regard.inside.pruning.remove_heads import FACTS, Head, count_heads, head_counts, turn_off
 from regard.inside.pruning.speed import compare_speed, forward_passes
 from regard.inside.pruning.task_loss import loss_batches
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
+from regard.models.facts import paths
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import count_parameters
 from regard.tasks.task import Task
+from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.training.distributed import World
-from regard.training.recipe import read
-from regard.training.recipe_files import find
+from regard.training.recipe import Recipe, task_of
+from regard.training.run import check_model
 
 TIMED = 7  # runs of each model, in turns, whose median time is printed
 
@@ -103,21 +106,29 @@ def _by_importance(
     return Removal(model, lambda of: order_in_rounds(lambda off: measure((*off,)), of, rounds))
 
 
+def check_gate_steps(batches: Sequence[LossBatch], epochs: int, share: float | None) -> None:
+    """Refuse fewer steps than gates need to close; note it if they only order a share of heads."""
+    steps, least = len(batches) * epochs, least_steps()
+    if steps >= least:
+        return
+    fault = f"--train-weights: no gate can close in {steps:,} steps, it needs about {least}"
+    if share is None:
+        raise BadInput(f"{fault}; give more --inputs or --epochs, or a --share")
+    note(f"{fault}; heads go in the order of gates that are open")
+
+
 def _by_gates(
     model: LoadedModel,
     batches: Sequence[LossBatch],
     sites: Sequence[AttentionSite],
     settings: OrderSettings,
 ) -> Removal:
-    *_, penalty, epochs, seed, rate = settings
-    if rate is None:
-        log_alphas = learn_gates(
-            InspectedModel.of(model), batches, sites, penalty=penalty, epochs=epochs, seed=seed
-        )
+    chosen = {name: getattr(settings, name) for name in ("penalty", "epochs", "seed")}
+    if settings.weights_rate is None:
+        log_alphas = learn_gates(InspectedModel.of(model), batches, sites, **chosen)
     else:
-        model, log_alphas = train_with_gates(
-            model, batches, sites, rate=rate, penalty=penalty, epochs=epochs, seed=seed
-        )
+        rate = settings.weights_rate
+        model, log_alphas = train_with_gates(model, batches, sites, rate=rate, **chosen)
     closed = closed_share(log_alphas)
     note(f"gates: {closed:.1%} of the heads are closed")
     return Removal(model, partial(order_by, log_alphas), closed)
@@ -139,16 +150,46 @@ ORDERS: dict[str, OrderMaker] = {
 }
 
 
+def check_training(recipe: Recipe, model: LoadedModel, data: Path) -> None:
+    """Refuse a recipe that cannot be trained here, or whose model differs in more than heads."""
+    task = task_of(recipe)
+    plan = task.resolve(data)
+    known, read = dict(paths(model.facts)), require_tokenizer(model.tokenizer)
+    here = dict(paths(plan.fit(read, model.labels)))
+    differ = [
+        f"{path} is {shown(here.get(path))}, not {shown(known.get(path))}"
+        for path in {**known, **here}
+        if not path.endswith(tuple(FACTS.values()))
+        and not any(each.startswith(f"{path}.") for each in (*known, *here))
+        and known.get(path) != here.get(path)
+    ]
+    if differ:
+        first = "; ".join(differ[:3])
+        raise BadInput(f"--compare-training: the recipe is of another model: {first}")
+    check_model(recipe, plan.facts)
+    task.check_data(data, skip_bad=False)
+
+
 def train_from_random_weights(
-    recipe: str, pruned: LoadedModel, out: Path, data: Path, device: str | None
+    recipe: Recipe, whole: LoadedModel, pruned: LoadedModel, out: Path, data: Path, world: World
 ) -> LoadedModel:
     """The model that a recipe trains from random weights with the heads of a pruned model."""
-    path = find(recipe)
-    change = {**read(path).model.change, **head_counts(pruned.facts)}
-    world = World.join(device)
-    run = train_run(read(path, {"model.change": change}), out, world=world, resume=False, data=data)
+    change = {**recipe.model.change, **head_counts(pruned.facts)}
+    model = recipe.model.model_copy(update={"change": change})
+    smaller = recipe.model_copy(update={"model": model})
+    run = train_run(smaller, out, world=world, resume=False, data=data)
     run.release()
-    return folders.read(run.model_folder, world.device)
+    trained = folders.read(run.model_folder, world.device)
+    tokens, before = _tokens(trained), _tokens(whole)
+    if tokens != before:
+        known = "an unknown number" if before is None else f"{before:,}"
+        note(f"--compare-training: trained on {tokens:,} tokens, the whole model on {known}")
+    return trained
+
+
+def _tokens(model: LoadedModel) -> int | None:
+    """Tokens read in training, if the model knows them."""
+    return model.notes.get("cost", {}).get("tokens")
 
 
 def comparison_table(models: dict[str, tuple[LoadedModel, float]], metric: str) -> OutputTable:
@@ -156,13 +197,7 @@ def comparison_table(models: dict[str, tuple[LoadedModel, float]], metric: str) 
     names = ("heads", "parameters", "training tokens")
     columns = [text_column("model"), *(number_column(name, ",") for name in names)]
     rows: list[list[Cell]] = [
-        [
-            name,
-            count_heads(model.facts),
-            count_parameters(model.module),
-            model.notes.get("cost", {}).get("tokens"),
-            score,
-        ]
+        [name, count_heads(model.facts), count_parameters(model.module), _tokens(model), score]
         for name, (model, score) in models.items()
     ]
     return OutputTable([*columns, number_column(metric, ".2f")], rows)

@@ -17,7 +17,9 @@ from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
 from regard.text.vocabulary import Vocabulary
 
 NO_HEAD = "this model has no output head: there are no logits to explain"
-NO_POSITION = "token: give the position of a token to explain, or a text with a mask"
+NO_LOGITS = "the head {} of this model has no logits of labels or tokens to explain"
+NO_POSITION = "token: give the position of a token to explain"
+TOKEN_OF_ROW = "token of the row"
 ONE_OUTPUT = "token: this model predicts one output for the whole input"
 
 
@@ -28,10 +30,13 @@ class OutputNames:
     count: int
     vocabulary: Vocabulary | None = None
     labels: LabelSet | None = None
+    compare_tokens: bool = False
 
     @property
     def problem_type(self) -> str:
-        """What the logits predict: a label, several labels, or a number."""
+        """What the logits predict: a label, several labels, a number, or a token of the row."""
+        if self.compare_tokens:
+            return TOKEN_OF_ROW
         if self.labels is not None:
             return self.labels.problem_type
         return (SingleLabelSet if self.count > 1 else RegressionSet).problem_type
@@ -115,7 +120,8 @@ def heads_with_logits(model: InspectedModel, outputs: Outputs) -> dict[str, Outp
     """Names of the outputs of each head, by the name of the head."""
     heads = [each for each in model.facts.output_heads if each.name in outputs.by_head]
     if not heads:
-        raise BadInput(NO_HEAD)
+        names = ", ".join(model.facts.head_names)
+        raise BadInput(NO_LOGITS.format(names) if names else NO_HEAD)
     counts = (by_output(outputs.by_head[head.name]).shape[-1] for head in heads)
     pairs = zip(heads, counts, strict=True)
     return {head.name: _output_names(model, head, count) for head, count in pairs}
@@ -133,7 +139,13 @@ def explained_head(
     for head in model.facts.output_heads:
         if head.name in named and (positions := _positions(model, rows, head, token)):
             return ExplainedHead(head.name, named[head.name], positions)
-    raise BadInput(NO_POSITION if token is None else ONE_OUTPUT)
+    if token is not None:
+        raise BadInput(ONE_OUTPUT)
+    heads = [head for head in model.facts.output_heads if head.name in named]
+    masks = mask_filler(model) is not None and any(head.names_tokens for head in heads)
+    spans = any(head.compares_tokens for head in heads)
+    more = ", or a text with a mask" if masks else " as start or end of an answer" if spans else ""
+    raise BadInput(f"{NO_POSITION}{more}")
 
 
 def choose_target(
@@ -162,7 +174,9 @@ def _output_names(model: InspectedModel, head: AnyHead, count: int) -> OutputNam
         known = None if model.tokenizer is None else model.tokenizer.vocabularies
         return OutputNames(count, known[-1] if known else None)
     if head.classes:
-        return OutputNames(count, labels=SingleLabelSet(head.classes))
+        return OutputNames(
+            count, labels=SingleLabelSet(head.classes), compare_tokens=head.compares_tokens
+        )
     labels = model.runner.labels
     return OutputNames(count, labels=labels if labels and len(labels) == count else None)
 

@@ -210,6 +210,8 @@ class SpanHead(LinearHead):
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+    classes: ClassVar[tuple[str, ...]] = ("start", "end")
+    compares_tokens: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,8 +10,14 @@ import pytest
 from rich.console import Console
 
 from regard import BadInput
+from regard.api import Model
+from regard.inside.attribution.input_words import replacement_token
 from regard.inside.views.pages import records_in
+from regard.models.coreference_head import CoreferenceHead
+from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
+from regard.text.vocabulary import Lexicon
 from small_bert import model as small_bert
+from small_bert import small_bert as states_of_bert
 from small_images import small_vit
 
 TEXT = "The <old> cat came in"
@@ -148,7 +155,9 @@ def test_one_method_has_nothing_to_agree_with(model):
         ("words", TEXT, {}, "token: give the position of a token to explain, or a text"),
         ("words", "a [MASK]", {"target": "cat"}, r"'cat' is 2 tokens \(c ##at\); give one token"),
         ("words", "a [MASK] [MASK]", {"target": "a"}, "the text has 2 masks"),
-        ("tags", TEXT, {}, "token: give the position of a token to explain"),
+        ("tags", TEXT, {}, "token: give the position of a token to explain$"),
+        ("answer", TEXT, {}, "token: give the position of .* as start or end of an answer$"),
+        ("answer", TEXT, {"token": 1, "target": "0.5"}, "no label is called '0.5'; known: start"),
         ("one", TEXT, {"token": 1}, "token: this model predicts one output for the whole input"),
         ("states", TEXT, {}, "this model has no output head: there are no logits to explain"),
     ],
@@ -157,6 +166,20 @@ def test_what_cannot_be_attributed_is_refused_in_one_line(kind, text, options, m
     with pytest.raises(BadInput, match=message) as refused:
         small_bert(kind).attribute(text, **options)
     assert "\n" not in str(refused.value)
+
+
+def test_a_head_without_logits_is_named():
+    loaded = states_of_bert("states")
+    facts = replace(loaded.facts, output_heads=(CoreferenceHead(widest=2, hidden=4),))
+    model = Model(replace(loaded, facts=facts, module=facts.build().eval()))
+    with pytest.raises(BadInput, match="the head coreference of this model has no logits of"):
+        model.attribute(TEXT)
+
+
+def test_a_vocabulary_without_padding_replaces_words_by_the_unknown_word():
+    words = WordVocabulary(Lexicon(("<UNK>", "<S>", "</S>", *"abcd")))
+    model = Model(replace(states_of_bert("states"), tokenizer=WordTokenizer(words))).inspected
+    assert replacement_token(model) == ("the unknown token <UNK>", words.unk)
 
 
 def test_neither_layer_nor_head_can_be_chosen(seen):
@@ -175,6 +198,18 @@ def test_every_mask_is_a_target():
     assert {*seen.targets} <= {one.text for one in root.iter(f"{SVG}text")}
     shown = seen.view_record()
     assert shown.array(shown.json["methods"][0]["values"]).shape == (2, 3)
+
+
+def test_the_start_and_the_end_of_an_answer_are_targets():
+    model = small_bert("answer")
+    p_TV = model.logits([TEXT])[0].softmax(0)
+    for number, name in enumerate(("start", "end")):
+        seen = model.attribute(TEXT, name, token=3, method="integrated")
+        assert seen.targets == (name,) and seen.completeness.complete
+        assert seen.probabilities == (pytest.approx(float(p_TV[3, number]), 1e-4),)
+    for token in range(len(p_TV)):
+        seen = model.attribute(TEXT, token=token, method="gradient")
+        assert seen.targets == (("start", "end")[int(p_TV[token].argmax())],)
 
 
 def test_the_label_of_a_token_is_a_target():

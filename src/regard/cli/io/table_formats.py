@@ -97,9 +97,11 @@ def choose_format(table_format: TableFormat, as_json: bool) -> TableFormat:
     return "json" if as_json else table_format
 
 
-def print_tables(tables: Iterable[OutputTable], table_format: TableFormat = "text") -> None:
-    """Print tables on standard output, with an empty line between two of them."""
-    for number, table in enumerate(tables):
+def print_tables(
+    tables: Iterable[OutputTable], table_format: TableFormat = "text", *, after: int = 0
+) -> None:
+    """Print tables, ``after`` others, on standard output, with an empty line between two."""
+    for number, table in enumerate(tables, after):
         if number and table_format != "json":
             print_line("")
         PRINTERS[table_format](table)

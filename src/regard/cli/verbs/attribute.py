@@ -70,11 +70,12 @@ def attribute(
 ) -> None:
     """Show on which words or patches a prediction depends.
 
-    Five methods explain the label of a classifier, the label of a --token by a tagger, the next or
-    the masked token of a language model, or each word of a translation: gradient × input,
-    integrated gradients (with their completeness: they must sum to f(x) − f(baseline)), attention
-    rollout, attention × gradient, and leave-one-out. Their rank correlation and their deletion
-    curves, beside a random order, show how far they can be believed.
+    Five methods explain the label of a classifier, the label of a --token by a tagger, the start or
+    end of an answer at a --token (--target start), the next or the masked token of a language
+    model, or each word of a translation: gradient × input, integrated gradients (with their
+    completeness: they must sum to f(x) − f(baseline)), attention rollout, attention × gradient, and
+    leave-one-out. Their rank correlation and their deletion curves, beside a random order, show how
+    far they can be believed.
 
     --without switches off heads, layers (what they add becomes zero) or words, and prints the
     prediction before and after. A word is its number, from 0, or the word itself. In a translator,

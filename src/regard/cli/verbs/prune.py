@@ -21,6 +21,7 @@ def prune(
     context: Context,
     model: options.MODEL,
     recipe: options.RECIPE,
+    settings: options.SETTINGS = None,
     data: options.DATA = Path(),
     share: Annotated[
         float | None,
@@ -87,7 +88,8 @@ def prune(
     penalty on open ones (Voita et al., 2019), while the weights of the model stay; heads go in the
     order of their gates. --train-weights 1e-4 trains the weights as well, as they do: the model
     adapts while gates close. Then the heads whose gates are closed go, unless --share says how
-    many.
+    many; the first row is the score of the trained model with all its heads. A gate needs about 44
+    steps of 16 inputs to close.
 
     --svg draws each curve, several of them in a file each (FILE-NAME.svg).
 
@@ -95,7 +97,8 @@ def prune(
     parameters and times of both models. Other formats cannot express such a model.
 
     --compare-training trains a model of the same heads by the recipe, from random weights, and
-    prints its score beside that of the pruned model: what the heads that were there cost.
+    prints its score beside that of the pruned model: what the heads that were there cost. If the
+    model was trained with --set, repeat it here.
 
     Example: regard prune runs/tour/model tour --data runs/tour/corpus --share 0.2 --out runs/less
     """
@@ -103,6 +106,8 @@ def prune(
     from regard.cli.pruning_runs import (
         ORDERS,
         OrderSettings,
+        check_gate_steps,
+        check_training,
         comparison_table,
         curve_table,
         speed_table,
@@ -117,6 +122,7 @@ def prune(
     from regard.inside.pruning.remove_heads import prunable_sites, remove_heads
     from regard.models.folders import folder as folders
     from regard.models.folders.hub import local_folder
+    from regard.training.distributed import World
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
 
@@ -136,24 +142,31 @@ def prune(
     if method != "gates":
         unused = options.flags(context, "penalty", "epochs", "train_weights")
         options.refuse(unused, "needs --method gates")
-    described = read(find(recipe))
+    described = read(find(recipe), settings or ())
     if compare_training is not None and described.model.start is not None:
         raise BadInput("--compare-training: the recipe has model.start, not random weights")
     task = task_of(described)
     loaded = folders.read(local_folder(model), device_named(device))
     chosen = prunable_sites(loaded.facts, [] if sites is None else sites.split(","))
+    if compare_training is not None:
+        check_training(described, loaded, data)
     scored = ScoredSet.of(described, data, limit, on_test=False)
-    whole, score = whole_score(scored, loaded)
-    metric = whole.name
     batches: list[LossBatch] = []
     if method != "random" or out is not None:
         train, longest = described.data.train, described.batches.longest
         batches = training_batches(loaded, task, train, data, inputs, longest)
-    settings = OrderSettings(by_layer, rounds, penalty, epochs, seed, train_weights)
-    removal = ORDERS[method](loaded, batches, chosen, settings)
+    if train_weights is not None and train_weights > 0:
+        check_gate_steps(batches, epochs, share)
+    whole, score = whole_score(scored, loaded)
+    metric = whole.name
+    how = OrderSettings(by_layer, rounds, penalty, epochs, seed, train_weights)
+    removal = ORDERS[method](loaded, batches, chosen, how)
     if train_weights is not None and share is None:
         if removal.closed == 1:
             raise BadInput(f"--penalty {penalty:g}: closes all heads; choose a lower one")
+        if not removal.closed:
+            advice = "choose a higher one, more --inputs or more --epochs"
+            raise BadInput(f"--penalty {penalty:g}: closes no head; {advice}")
         share = removal.closed
     groups = {site.name: [site] for site in chosen}
     if share is not None or len(chosen) > 1:
@@ -172,27 +185,36 @@ def prune(
     )
     title = f"{loaded.paper.name}: {described.about.title}"
     notes = [f"whole model: {metric} {curve.whole:.2f}, on {len(scored.examples):,} {task.unit}"]
+    models = {"whole": (loaded, whole.value)}
+    if train_weights is not None:
+        value = score(removal.model).value
+        models["trained with gates"] = (removal.model, value)
+        curve = curve.after_training(value)
+        notes.append(
+            f"trained with gates, all heads: {metric} {value:.2f}; heads of this model are "
+            "removed, also in random orders; changes are from the whole model"
+        )
     tables = [curve_table(curve, notes)]
     if share is not None and (out or compare_training):
         pruned = remove_heads(removal.model, first_of(removal.order_of(chosen), share))
-        if out is not None:
-            with lock_vacant(out):
-                folders.write(out, pruned)
-            note(f"wrote {out}")
-            tables.append(speed_table([loaded, pruned], batches))
-        if compare_training is not None:
-            trained = train_from_random_weights(recipe, pruned, compare_training, data, device)
-            models = {
-                "whole": (loaded, whole.value),
-                "pruned": (pruned, curve.points[0].score),
-                "trained with these heads": (trained, score(trained).value),
-            }
-            tables.append(comparison_table(models, metric))
+    if out is not None:
+        with lock_vacant(out):
+            folders.write(out, pruned)
+        note(f"wrote {out}")
+        tables.append(speed_table([loaded, pruned], batches))
     print_tables(tables, form)
     report = curve.report(title, notes)
     write_page(html, report.html)
     if svg is not None:
         _draw(svg, report)
+    if compare_training is not None:
+        world = World.join(device)
+        trained = train_from_random_weights(
+            described, loaded, pruned, compare_training, data, world
+        )
+        models["pruned"] = (pruned, curve.points[-1].score)
+        models["trained with these heads"] = (trained, score(trained).value)
+        print_tables([comparison_table(models, metric)], form, after=len(tables))
 
 
 def _draw(path: Path, report: "Report") -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.inside.inspected_model import InspectedModel, LabelledRows
-from regard.inside.logit_target import OutputNames, by_output, explained_head
+from regard.inside.logit_target import TOKEN_OF_ROW, OutputNames, by_output, explained_head
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
@@ -20,20 +20,29 @@ from regard.text.tokenizers.row_tokenizer import require_tokenizer
 BEST = 5  # labels or tokens that are compared
 
 
-def _log_softmax(logits: Tensor) -> Tensor:
-    return logits.log_softmax(-1)
+def _over_outputs(logits_NPV: Tensor, position_K: Tensor) -> Tensor:
+    return logits_NPV[:, position_K].log_softmax(-1)
 
 
-def _number(logits: Tensor) -> Tensor:
-    return logits
+def _over_positions(logits_NPV: Tensor, position_K: Tensor) -> Tensor:
+    return logits_NPV.log_softmax(1)[:, position_K]
 
 
-NORMALISERS: dict[str, Callable[[Tensor], Tensor]] = {
-    SingleLabelSet.problem_type: _log_softmax,
-    MultiLabelSet.problem_type: F.logsigmoid,
+def _each(logits_NPV: Tensor, position_K: Tensor) -> Tensor:
+    return F.logsigmoid(logits_NPV[:, position_K])
+
+
+def _number(logits_NPV: Tensor, position_K: Tensor) -> Tensor:
+    return logits_NPV[:, position_K]
+
+
+NORMALISERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    SingleLabelSet.problem_type: _over_outputs,
+    TOKEN_OF_ROW: _over_positions,
+    MultiLabelSet.problem_type: _each,
     RegressionSet.problem_type: _number,
 }
-"""Log-probabilities of logits by the kind of labels; predicted numbers are kept."""
+"""Log-probabilities (N, K, V) at K positions by the kind of labels; predicted numbers are kept."""
 
 
 class Target(NamedTuple):
@@ -100,14 +109,14 @@ class Targets:
         owners = [number for number in numbers for _ in self.targets[number].places]
         position_K, index_K = torch.tensor(places, device=logits_NPV.device).T
         owner_K = torch.tensor(owners, device=logits_NPV.device)
-        chosen_NKV = logits_NPV[:, position_K]
 
         def summed(values_NKV: Tensor) -> Tensor:
             at_NK1 = index_K[None, :, None].expand(count, -1, 1)
             values_NK = values_NKV.gather(-1, at_NK1)[..., 0]
             return values_NK.new_zeros(count, len(numbers)).index_add(1, owner_K, values_NK)
 
-        return Scores(summed(chosen_NKV), summed(NORMALISERS[self.kind](chosen_NKV)))
+        normalised_NKV = NORMALISERS[self.kind](logits_NPV, position_K)
+        return Scores(summed(logits_NPV[:, position_K]), summed(normalised_NKV))
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Probabilities of targets, or the numbers themselves."""
@@ -133,8 +142,10 @@ def find_targets(
         raise BadInput(f"target: the text has {len(positions)} masks; name one by its token")
     targets = []
     for position in (each or 0 for each in positions):
-        logits_V = by_output(outputs.by_head[head])[position]
-        index = int(logits_V.argmax()) if name is None else names.index(name)
+        known_PV = by_output(outputs.by_head[head]).float()
+        at_K = torch.tensor([position], device=known_PV.device)
+        best_1KV = NORMALISERS[names.problem_type](known_PV[None], at_K)
+        index = int(best_1KV[0, 0].argmax()) if name is None else names.index(name)
         targets.append(Target(names.name(index), ((position, index),)))
     return Targets(head, tuple(targets), names.problem_type, names)
 

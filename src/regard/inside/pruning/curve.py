@@ -5,7 +5,7 @@ masked heads (Michel et al., 2019, arXiv:1905.10650, figure 3).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from regard.inside.pruning.orders import Order, first_of, random_order
 from regard.inside.pruning.remove_heads import remove_heads
@@ -66,6 +66,12 @@ class PruningCurve:
         """The sites that were pruned, each on its own, or all together."""
         return [*dict.fromkeys(point.site for point in self.points)]
 
+    def after_training(self, score: float) -> "PruningCurve":
+        """The curve with the score of the model that was trained with gates, before any removal."""
+        sites = {point.site: point.heads for point in self.points}
+        trained = (CurvePoint(site, 0.0, 0, heads, score) for site, heads in sites.items())
+        return replace(self, points=(*trained, *self.points))
+
     def table(self) -> tuple[list[str], list[list[str | int | float | None]]]:
         """Columns and rows: the score at each share; mean, interval, range of random orders."""
         columns = ["heads of", "share", "removed", self.metric, "change"]
@@ -93,7 +99,7 @@ class PruningCurve:
         if means:
             around = [(self.whole, self.whole), *intervals] if intervals else ()
             lines.append(ChartLine("random, mean", [start, *means], around))
-        ticks = [(share, f"{share:.0%}") for share in shares]
+        ticks = [(share, f"{share:.0%}") for share in dict.fromkeys(shares)]
         across, title = "share of heads removed", f"Pruning of heads: {site}"
         return Chart(title, across, self.metric, ticks, lines, fitted=True)
 

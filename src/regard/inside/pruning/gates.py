@@ -168,6 +168,11 @@ def _by_layer(site: AttentionSite, log_alphas: dict[str, Tensor]) -> np.ndarray:
     return values_LH
 
 
+def least_steps() -> int:
+    """Steps that a gate needs to close: Adam moves log α by about ``RATE`` at most in each."""
+    return max(0, math.ceil((START - math.log(-GAMMA / ZETA)) / RATE))
+
+
 def closed_share(log_alphas: dict[str, np.ndarray]) -> float:
     """Share of the heads whose gates are 0 without noise."""
     every = np.concatenate([values_LH[~np.isnan(values_LH)] for values_LH in log_alphas.values()])
