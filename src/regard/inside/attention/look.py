@@ -78,9 +78,10 @@ def look(
     view = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
     if not isinstance(view, AttentionView) or SpanHead.name not in outputs.by_head:
         return view
-    if second is not None:
-        view = replace(view, answer=predict([(first, second)])[0])
-    return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
+    answer = None if second is None else predict([(first, second)])[0]
+    answered = replace(view, answer=answer)
+    from_context = f"{site.name}{BACK}"  # to the question, which the answer is found by
+    return answered.choose(from_context) if site.between_texts else answered
 
 
 def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:

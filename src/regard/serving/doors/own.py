@@ -312,7 +312,7 @@ async def _answered(
 ) -> Response:
     """The answer to inputs, some of which may be bad."""
     component = served.component(name, options)
-    texts = None if component.reads_images else body.inputs or [own_input(body, component)]
+    texts = None if reads_images(component) else body.inputs or [own_input(body, component)]
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": texts}
     inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     deadline = body.deadline if exchange.deadline is None else exchange.deadline
