@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import time
 import weakref
 from contextlib import nullcontext
@@ -212,6 +213,18 @@ def wait(seconds):
     return lambda _: time.sleep(seconds)
 
 
+async def together(engine, *asks):
+    """Answers of requests to bert, which all wait before the first one runs."""
+    gate = threading.Event()
+    tasks = [asyncio.ensure_future(engine.call("bert", lambda _: gate.wait(20)))]
+    for ask in asks:
+        tasks.append(asyncio.ensure_future(ask))
+        while engine._workers["bert"].queued_requests < len(tasks):
+            await asyncio.sleep(0.001)
+    gate.set()
+    return (await asyncio.gather(*tasks))[1:]
+
+
 def test_a_deadline_ends_waiting_and_running_requests(engine_of):
     engine = engine_of()
 
@@ -287,6 +300,84 @@ def test_abandoned_requests_are_refused_at_once(engine_of):
     assert [type(answer) for answer in answers] == [Unavailable] * 4 and seconds < 0.5
 
 
+async def swapped(engine, served):
+    """Load a model, and wait until it serves."""
+    engine.load(served)
+    while engine.models[served.name] is not served:
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def slow_warm_up(monkeypatch):
+    """Models that are loaded from now on become warm when the event is set."""
+    gate, warm_up = threading.Event(), Worker._warm_up
+
+    def wait_and_warm_up(worker):
+        gate.wait(20)
+        warm_up(worker)
+
+    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
+    yield gate
+    gate.set()
+
+
+def test_a_server_stays_ready_while_a_model_becomes_warm(models, engine_of, request):
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+    gate, other = request.getfixturevalue("slow_warm_up"), small_bert("one", seed=7)
+
+    async def vector():
+        return (await engine.run("bert", "embed", SENTENCES[:1], deadline=5))[0].value
+
+    async def swap():
+        before, given_up = engine.models["bert"], ServedModel(other, "bert")
+        engine.load(given_up)
+        engine.load(ServedModel(other, "bert"))  # and in its place
+        engine.load(ServedModel(other, "new"))
+        vectors = [await vector()]  # of the model before
+        assert engine.ready and engine.models["bert"] is before
+        asking = asyncio.ensure_future(engine.run("new", "embed", SENTENCES[:1]))
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        gate.set()
+        while engine.models["bert"] is before:
+            await asyncio.sleep(0.01)
+        assert engine.ready and engine.models["bert"] is not given_up
+        vectors += [await vector(), (await asking)[0].value]
+        return vectors
+
+    expected = [each.embed(SENTENCES[:1], as_numpy=True)[0] for each in (models["bert"], other)]
+    np.testing.assert_allclose(asyncio.run(swap()), [expected[0], *expected[1:] * 2], 1e-5, 1e-6)
+
+
+def test_a_model_that_is_unloaded_before_it_is_warm_never_serves(engine_of, request):
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+    gate = request.getfixturevalue("slow_warm_up")
+
+    async def load_and_unload():
+        served = ServedModel(small_bert("one", seed=7), "bert")
+        engine.load(served)
+        engine.unload("bert")
+        gate.set()
+        return weakref.ref(served)
+
+    assert ended(asyncio.run(load_and_unload()))
+    assert "bert" not in engine.models
+
+
+def test_a_server_is_not_ready_before_its_first_models_are_warm(slow_warm_up, engine_of):
+    engine = engine_of()
+    assert not engine.ready
+    slow_warm_up.set()
+    end = time.monotonic() + 10
+    while not engine.ready and time.monotonic() < end:
+        time.sleep(0.01)
+    assert engine.ready
+
+
 def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
     engine = engine_of()
     other = small_bert("one", seed=7)
@@ -296,7 +387,7 @@ def test_a_model_is_swapped_without_losing_a_request(models, engine_of):
         await asyncio.sleep(0.05)
         before = asyncio.ensure_future(engine.run("bert", "embed", SENTENCES[:1]))
         await asyncio.sleep(0)  # its rows are not prepared yet
-        engine.load(ServedModel(other, "bert"))
+        await swapped(engine, ServedModel(other, "bert"))
         after = await engine.run("bert", "embed", SENTENCES[:1])
         await blocking
         engine.unload("bert")
@@ -415,19 +506,15 @@ def test_a_small_request_does_not_wait_for_the_end_of_a_large_one(engine_of, bat
     engine, order = engine_of(max_batch_tokens=40), []
     while not engine.ready:
         time.sleep(0.01)
+    batches.clear()
 
     async def ask(name, asked):
         await asked
         order.append((name, len(batches)))
 
     async def ask_both():
-        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
-        await asyncio.sleep(0.05)
-        batches.clear()
-        large = asyncio.ensure_future(ask("large", engine.run("bert", "embed", SENTENCES * 20)))
-        await asyncio.sleep(0.1)
-        await ask("small", SMALL[small](engine))
-        await asyncio.gather(blocking, large)
+        large = ask("large", engine.run("bert", "embed", SENTENCES * 20))
+        await together(engine, large, ask("small", SMALL[small](engine)))
 
     asyncio.run(ask_both())
     (first, after), (second, total) = order
@@ -443,12 +530,12 @@ def test_many_requests_take_turns(engine_of, batches):
     engine = engine_of(max_batch_tokens=40)
     texts = [f"The dog {word}" for word in ("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")]
 
+    while not engine.ready:
+        time.sleep(0.01)
+    batches.clear()
+
     async def ask_all():
-        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
-        await asyncio.sleep(0.05)
-        batches.clear()
-        await asyncio.gather(*(engine.run("bert", "embed", [text] * 6) for text in texts))
-        await blocking
+        await together(engine, *(engine.run("bert", "embed", [text] * 6) for text in texts))
 
     asyncio.run(ask_all())
     for text in texts:
@@ -496,11 +583,8 @@ def test_requests_of_a_failed_batch_get_their_own_answers(models, engine_of, mon
     first, second = ["The dog", " ".join(SENTENCES)], [SENTENCES[0]]
 
     async def ask_both():
-        blocking = asyncio.ensure_future(engine.call("bert", wait(0.2)))
-        await asyncio.sleep(0.05)
-        both = asyncio.gather(*(engine.run("bert", "embed", texts) for texts in (first, second)))
-        await blocking
-        return await both
+        asks = (engine.run("bert", "embed", texts) for texts in (first, second))
+        return await together(engine, *asks)
 
     for texts, answers in zip((first, second), asyncio.run(ask_both()), strict=True):
         expected = models["bert"].embed(texts, as_numpy=True)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -63,12 +64,15 @@ class ServingEngine:
         self.metrics = Metrics() if metrics is None else metrics
         self.draining = False
         self._workers: dict[str, Worker] = {}
+        self._added: set[str] = set()  # names of models that were loaded after the start
+        self._coming: dict[str, Worker] = {}  # loaded, but the model before still serves
         self._leaving: WeakSet[Worker] = WeakSet()  # unloaded, with requests to answer
         self._unanswered = 0
         self._abandoned = False
         self._awaited: set[asyncio.Future[Any]] = set()
         for served in models:
             self.load(served)
+        self._added.clear()
 
     @property
     def models(self) -> Mapping[str, ServedModel]:
@@ -77,8 +81,9 @@ class ServingEngine:
 
     @property
     def ready(self) -> bool:
-        """Whether every model has run once, and requests are accepted."""
-        return not self.draining and all(worker.is_warm for worker in self._workers.values())
+        """Whether requests are accepted, and every model has run once; one added later need not."""
+        at_start = (worker for name, worker in self._workers.items() if name not in self._added)
+        return not self.draining and all(worker.is_warm for worker in at_start)
 
     @property
     def queued_tokens(self) -> int:
@@ -86,17 +91,38 @@ class ServingEngine:
         return sum(worker.queued_tokens for worker in self._workers.values())
 
     def load(self, served: ServedModel) -> None:
-        """Serve a model; one of the same name answers the requests that it has, and leaves."""
-        before = self._workers.pop(served.name, None)
-        self._workers[served.name] = Worker(served, self.limits, self.metrics)
+        """Serve a model, in place of one of the same name when it has run once.
+
+        The one before answers until then, and the requests that it has.
+        """
+        name = served.name
+        if name not in self._workers:
+            self._added.add(name)
+            self._workers[name] = Worker(served, self.limits, self.metrics)
+            return
+        swap = partial(asyncio.get_running_loop().call_soon_threadsafe, self._swap, name)
+        before = self._coming.pop(name, None)
+        self._coming[name] = Worker(served, self.limits, self.metrics, swap)
         if before is not None:
+            self._let_go(before)
+
+    def _swap(self, name: str) -> None:
+        """Serve the model that was loaded last under a name, if it has run once."""
+        if name in self._coming and self._coming[name].is_warm:
+            before, self._workers[name] = self._workers[name], self._coming.pop(name)
             self._let_go(before)
 
     def unload(self, name: str) -> None:
         """Serve a model no longer, after the requests that it has."""
         self._worker(name)
-        self._let_go(self._workers.pop(name))
+        for workers in (self._workers, self._coming):
+            if name in workers:
+                self._let_go(workers.pop(name))
         self.metrics.forget(name)
+
+    @property
+    def _all_workers(self) -> list[Worker]:
+        return [*self._workers.values(), *self._coming.values(), *self._leaving]
 
     def _let_go(self, worker: Worker) -> None:
         """End a worker after its requests; only its thread holds it until then."""
@@ -112,7 +138,7 @@ class ServingEngine:
     def close(self) -> None:
         """End the threads of all models, after the requests that they have."""
         self.draining = True
-        workers = (*self._workers.values(), *self._leaving)
+        workers = self._all_workers
         for worker in workers:
             worker.close()
         end = time.monotonic() + CLOSING_SECONDS
@@ -122,7 +148,7 @@ class ServingEngine:
     @property
     def is_running(self) -> bool:
         """Whether the thread of a model has not ended."""
-        return any(worker.is_alive for worker in (*self._workers.values(), *self._leaving))
+        return any(worker.is_alive for worker in self._all_workers)
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:

@@ -78,9 +78,18 @@ Place = tuple[Work, int]
 
 
 class Worker:
-    """Queue and thread of one model; ``prepare`` reads inputs in a thread of its own."""
+    """Queue and thread of one model; ``preparing`` reads inputs in a thread of its own.
 
-    def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
+    ``when_warm`` is called in the thread of the model when it has run once.
+    """
+
+    def __init__(
+        self,
+        served: ServedModel,
+        limits: EngineLimits,
+        metrics: Metrics,
+        when_warm: Callable[[], object] = lambda: None,
+    ):
         self.served, self.limits, self.metrics = served, limits, metrics
         self.batch_tokens = limits.max_batch_tokens
         is_default = self.batch_tokens == EngineLimits.max_batch_tokens
@@ -95,7 +104,9 @@ class Worker:
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
         self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
-        self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=[when_warm], name=f"model-{served.name}", daemon=True
+        )
         self._thread.start()
 
     # In the thread of the event loop.
@@ -151,12 +162,14 @@ class Worker:
 
     # In the thread of the model.
 
-    def _run(self) -> None:
+    def _run(self, when_warm: Callable[[], object]) -> None:
         if self.served.model.runner.device.type == "cuda":
             sys.setswitchinterval(SWITCH_SECONDS)
         # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
+            if not self.closing:
+                when_warm()
             self._loop()
 
     def _loop(self) -> None:
