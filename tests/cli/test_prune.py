@@ -9,6 +9,7 @@ import torch
 import regard
 from regard import BadInput
 from regard.cli.ablation_runs import ScoredSet
+from regard.inside.heads.importance import head_importance
 from regard.inside.pruning import curve, gates
 from regard.training.recipe import read, task_of
 from regard.training.train import with_dev_as_test
@@ -111,6 +112,19 @@ def test_gates_close_in_the_least_number_of_steps():
         optimiser.step()
         steps += 1
     assert steps == gates.least_steps()
+
+
+def test_rounds_end_at_the_share(arguments, monkeypatch):
+    measured = []
+
+    def count(model, batches):
+        measured.append(model)
+        return head_importance(model, batches)
+
+    monkeypatch.setattr("regard.cli.pruning_runs.head_importance", count)
+    done = prune(arguments, *QUICK, "--share", 0.25, "--rounds", 1000, "--seeds", 0)
+    assert len(measured) == 3  # a quarter of 12 heads
+    assert "--rounds 1,000: there are 12 heads, and no more rounds than heads" in done.stderr
 
 
 @pytest.mark.slow

@@ -21,7 +21,14 @@ from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import PruningCurve, Score
 from regard.inside.pruning.gates import closed_share, learn_gates, least_steps, train_with_gates
 from regard.inside.pruning.orders import Order, normalise, order_by, order_in_rounds, random_order
-from regard.inside.pruning.remove_heads import FACTS, Head, count_heads, head_counts, turn_off
+from regard.inside.pruning.remove_heads import (
+    FACTS,
+    Head,
+    count_heads,
+    head_counts,
+    heads_of,
+    turn_off,
+)
 from regard.inside.pruning.speed import compare_speed, forward_passes
 from regard.inside.pruning.task_loss import loss_batches
 from regard.metrics.translation import MetricScore
@@ -64,8 +71,8 @@ def training_batches(
 class OrderSettings(NamedTuple):
     """Settings of orders: of importance, of gates, of random numbers.
 
-    ``weights_rate`` is the learning rate of the weights, which are trained with the gates; None:
-    they stay.
+    ``most`` is the largest share of heads to remove. ``weights_rate`` is the learning rate of the
+    weights, which are trained with the gates; None: they stay.
     """
 
     by_layer: bool
@@ -73,6 +80,7 @@ class OrderSettings(NamedTuple):
     penalty: float
     epochs: int
     seed: int
+    most: float
     weights_rate: float | None = None
 
 
@@ -102,8 +110,14 @@ def _by_importance(
         importance = head_importance(turn_off(whole, off) if off else whole, batches)
         return normalise(importance) if settings.by_layer else importance
 
-    rounds = settings.rounds
-    return Removal(model, lambda of: order_in_rounds(lambda off: measure((*off,)), of, rounds))
+    rounds, heads = settings.rounds, sum(len(heads_of(site)) for site in sites)
+    if rounds > heads:
+        note(f"--rounds {rounds:,}: there are {heads} heads, and no more rounds than heads")
+
+    def order_of(of: Sequence[AttentionSite]) -> Order:
+        return order_in_rounds(lambda off: measure((*off,)), of, rounds, settings.most)
+
+    return Removal(model, order_of)
 
 
 def check_gate_steps(batches: Sequence[LossBatch], epochs: int, share: float | None) -> None:

@@ -69,6 +69,20 @@ def test_values_are_measured_again_without_the_heads_before():
     assert calls == [[], [], [LONE], [LONE, SECOND]]
 
 
+def test_there_are_no_more_rounds_than_heads_or_than_a_share_needs():
+    site = replace(SITE, heads=(8,))
+    asked = []
+
+    def measure(off):
+        asked.append(len(off))
+        return {site.name: np.arange(8.0)[None]}
+
+    order = order_in_rounds(measure, [site], 1000)
+    assert order == heads_of(site) and asked == [*range(8)]
+    asked.clear()
+    assert order_in_rounds(measure, [site], 4, 0.5) == order and asked == [0, 2]
+
+
 def test_heads_that_are_off_are_as_if_removed():
     model = small_encoder("one")
     (site,) = prunable_sites(model.facts)

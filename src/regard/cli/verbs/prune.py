@@ -159,7 +159,8 @@ def prune(
         check_gate_steps(batches, epochs, share)
     whole, score = whole_score(scored, loaded)
     metric = whole.name
-    how = OrderSettings(by_layer, rounds, penalty, epochs, seed, train_weights)
+    most = SHARES[-1] if share is None else share
+    how = OrderSettings(by_layer, rounds, penalty, epochs, seed, most, train_weights)
     removal = ORDERS[method](loaded, batches, chosen, how)
     if train_weights is not None and share is None:
         if removal.closed == 1:

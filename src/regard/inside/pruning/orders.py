@@ -33,16 +33,22 @@ def order_in_rounds(
     measure: Callable[[Order], Mapping[str, np.ndarray]],
     sites: Sequence[AttentionSite],
     rounds: int,
+    most: float = 1.0,
 ) -> Order:
     """Heads by values that are measured again after each of ``rounds`` equal parts of the order.
 
-    ``measure`` gets the heads that are off already.
+    ``measure`` gets the heads that are off already. There are at most as many rounds as heads, and
+    none after the share ``most`` of the heads: the rest comes in the order of the last round.
     """
     order: list[Head] = []
     total = sum(len(heads_of(site)) for site in sites)
+    rounds = min(rounds, total)
     for number in range(rounds):
         rest = [head for head in order_by(measure(order), sites) if head not in order]
-        order += rest[: round(total * (number + 1) / rounds) - len(order)]
+        ordered = round(total * (number + 1) / rounds)
+        if ordered >= round(most * total):
+            return [*order, *rest]
+        order += rest[: ordered - len(order)]
     return order
 
 
