@@ -75,11 +75,11 @@ def look(
         texts.append(NO_SECOND_TEXT)
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
     site = records[0].site
-    view = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
-    if not isinstance(view, AttentionView) or SpanHead.name not in outputs.by_head:
-        return view
+    shown = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
+    if not isinstance(shown, AttentionView) or SpanHead.name not in outputs.by_head:
+        return shown
     answer = None if second is None else predict([(first, second)])[0]
-    answered = replace(view, answer=answer)
+    answered = replace(shown, answer=answer)
     from_context = f"{site.name}{BACK}"  # to the question, which the answer is found by
     return answered.choose(from_context) if site.between_texts else answered
 
