@@ -294,8 +294,8 @@ class Worker:
         component = first.component
         assert component is not None
         if self.limits.isolate:
-            numbers, first.waiting = first.waiting, []
-            return [(first, number) for number in numbers]
+            own, first.waiting = first.waiting, []
+            return [(first, number) for number in own]
         most_tokens = min(self.batch_tokens, component.limits.tokens)
         queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
