@@ -147,7 +147,7 @@ class ServedModel:
 
     @property
     def encodes_sentences(self) -> bool:
-        """Whether its files say how texts are embedded, as those of sentence encoders do."""
+        """Whether it is a sentence encoder: its files say how texts are embedded."""
         return bool(self.model.notes.get("embedding"))
 
     def replacing(
