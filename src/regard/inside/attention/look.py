@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.ground.errors import BadInput
 from regard.inference.classifier import TextPrediction
@@ -18,9 +18,10 @@ from regard.inside.record import BACK, record
 from regard.models.attention_site import require_causal
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.trunk_with_heads import Outputs
+from regard.tasks.question_answering import AnswerPrediction
 from regard.text.words import check_text
 
-Predict = Callable[[list[object]], Sequence[Any]]
+Predict = Callable[[list[object]], Sequence[TextPrediction | AnswerPrediction]]
 
 NO_SECOND_TEXT = "no second text (target): each word attends to the words of its own text"
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
@@ -79,7 +80,7 @@ def look(
     if not isinstance(view, AttentionView) or SpanHead.name not in outputs.by_head:
         return view
     if second is not None:
-        view = replace(view, answer=predict([(first, second)])[0])
+        view = replace(view, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
     return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
 
 
@@ -108,7 +109,9 @@ def _refuse(what: str, **options: object) -> None:
 
 def _predicted(outputs: Outputs, predict: Predict, inputs: object) -> TextPrediction | None:
     """Prediction of a classifier; None for other models."""
-    return predict([inputs])[0] if LabelHead.name in outputs.by_head else None
+    if LabelHead.name not in outputs.by_head:
+        return None
+    return cast(TextPrediction, predict([inputs])[0])
 
 
 def score_induction(model: InspectedModel, text: str, *, repeat: bool) -> InductionScores:
