@@ -76,9 +76,9 @@ def look(
         texts.append(NO_SECOND_TEXT)
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
     site = records[0].site
-    view = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
-    if not isinstance(view, AttentionView) or SpanHead.name not in outputs.by_head:
-        return view
+    if SpanHead.name not in outputs.by_head:
+        return VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
+    view = AttentionView.of(texts, records, subwords, prediction)
     if second is not None:
         view = replace(view, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
     return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
