@@ -47,6 +47,7 @@ RENAMED: dict[str, str] = {
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
     r"((?:Greedy|Sample)\(.*, repetition_penalty=1.0)\)": r"\1, logit_bias)",
+    r"((?:AttentionView|ImageAttention)\(.*, head=None)": r"\1, answer=None",
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
@@ -69,6 +70,7 @@ NEW: tuple[str, ...] = (
     r"Model\.components?(\(.*)?",
     r"Tape\.(?:next_batch\(self\)|only_edits)",
     r"Model\.tokens\(self, texts, max_length=None\)",
+    r"AnswerPrediction\.summary|(?:AttentionView|ImageAttention)\.answer",
     r"TextTokens(\(|\.).*",
     r"(?:Model\.heads\(.*|(?:HeadFigures|HeadReport|RelationScore)(?:\(|\.).*|heads .*)",
     r"(?:Model\.(?:inspected|record\(.*)|Record(\(|\.).*)",

@@ -191,8 +191,8 @@ class App:
             response.headers["vary"] = "Origin"
 
     def _preflight(self, request: Request, by_method: Mapping[str, object]) -> Response:
-        asked = request.headers.get("access-control-request-headers", "").lower().split(",")
-        known = (name.strip() for name in asked if CLIENT_HEADER.fullmatch(name.strip()))
+        names = request.headers.get("access-control-request-headers", "").lower().split(",")
+        known = (name.strip() for name in names if CLIENT_HEADER.fullmatch(name.strip()))
         headers = {
             "access-control-allow-methods": ", ".join(sorted(by_method) or ["GET", "POST"]),
             "access-control-allow-headers": ", ".join([*ALLOWED_HEADERS, *known]),

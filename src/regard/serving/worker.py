@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Self, cast
 
@@ -374,7 +374,7 @@ class Worker:
     def _take(self, output: StepOutput) -> None:
         work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
-            work.loop.call_soon_threadsafe(work.on_piece, output.piece)
+            _tell(work.loop, work.on_piece, output.piece)
         if output.error is not None:
             self._fail(work, output.error)
         elif output.result is not None:
@@ -392,7 +392,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        work.loop.call_soon_threadsafe(_set, work.future, [], error)
+        _tell(work.loop, _set, work.future, [], error)
 
     def _fail_all(self, error: Exception) -> None:
         for work in [*self._active]:
@@ -427,8 +427,14 @@ def _reason(error: Exception) -> Exception:
     return Failure("the model failed; the log of the server has the reason")
 
 
+def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object) -> None:
+    """Call a function in the thread of a request, unless it has ended: then nobody waits."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *values)
+
+
 def _set_result(work: Work, answers: list[Answer]) -> None:
-    work.loop.call_soon_threadsafe(_set, work.future, answers, None)
+    _tell(work.loop, _set, work.future, answers, None)
 
 
 def _set(

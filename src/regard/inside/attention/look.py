@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.ground.errors import BadInput
 from regard.inference.classifier import TextPrediction
@@ -18,9 +18,10 @@ from regard.inside.record import BACK, record
 from regard.models.attention_site import require_causal
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.trunk_with_heads import Outputs
+from regard.tasks.question_answering import AnswerPrediction
 from regard.text.words import check_text
 
-Predict = Callable[[list[object]], Sequence[Any]]
+Predict = Callable[[list[object]], Sequence[TextPrediction | AnswerPrediction]]
 
 NO_SECOND_TEXT = "no second text (target): each word attends to the words of its own text"
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
@@ -75,13 +76,12 @@ def look(
         texts.append(NO_SECOND_TEXT)
     prediction = _predicted(outputs, predict, first if second is None else (first, second))
     site = records[0].site
-    shown = VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
-    if not isinstance(shown, AttentionView) or SpanHead.name not in outputs.by_head:
-        return shown
-    answer = None if second is None else predict([(first, second)])[0]
-    answered = replace(shown, answer=answer)
-    from_context = f"{site.name}{BACK}"  # to the question, which the answer is found by
-    return answered.choose(from_context) if site.between_texts else answered
+    if SpanHead.name not in outputs.by_head:
+        return VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
+    view = AttentionView.of(texts, records, subwords, prediction)
+    if second is not None:
+        view = replace(view, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
+    return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
 
 
 def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:
@@ -109,7 +109,9 @@ def _refuse(what: str, **options: object) -> None:
 
 def _predicted(outputs: Outputs, predict: Predict, inputs: object) -> TextPrediction | None:
     """Prediction of a classifier; None for other models."""
-    return predict([inputs])[0] if LabelHead.name in outputs.by_head else None
+    if LabelHead.name not in outputs.by_head:
+        return None
+    return cast(TextPrediction, predict([inputs])[0])
 
 
 def score_induction(model: InspectedModel, text: str, *, repeat: bool) -> InductionScores:
