@@ -83,7 +83,7 @@ def replacement_token(model: InspectedModel) -> tuple[str, int | np.ndarray] | N
         for owner in (tokenizer, vocabulary)[len(model.facts.sides) - 1 :]:
             with suppress(BadInput, AttributeError):  # not all vocabularies have such tokens
                 number = getattr(owner, role)
-                if role == "pad" and np.array_equal(number, getattr(owner, "unk", None)):
+                if role == "pad" and number == getattr(owner, "unk", None):
                     continue  # a vocabulary without padding
                 piece = vocabulary.pieces([number])[0] if np.ndim(number) == 0 else ""
                 return f"{name} {piece}".rstrip(), number
