@@ -2,6 +2,7 @@
 
 import json
 import re
+from shutil import rmtree
 
 import pytest
 import torch
@@ -221,6 +222,7 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     assert not torch.equal(smaller.module.state_dict()[name], anew.module.state_dict()[name])
     score = ScoredSet.of(read(arguments[1]), arguments[3], 3, on_test=False).score(anew)
     assert trained["BLEU"] == score[0].value
+    (run / "recipe.json").rename(run / "other.json")
     (line,) = prune(arguments, *options, code=2).stderr.splitlines()
     assert line == f"regard: --compare-training {run}: is not empty; choose another folder"
     started = write_tuning(tmp_path, "one")
@@ -230,6 +232,21 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     options = ("--share", 0.5, "--compare-training", tmp_path / "other")
     (line,) = prune(others, *options, code=2).stderr.splitlines()
     assert line == "regard: --compare-training: the recipe has model.start, not random weights"
+
+
+def test_a_training_that_was_stopped_is_resumed(arguments, tmp_path):
+    run = tmp_path / "run"
+    options = ("--share", 0.5, "--seeds", 0, "--compare-training", run, "--json", *QUICK)
+    whole = prune(arguments, *options)
+    last = max((run / "checkpoints").iterdir(), key=lambda path: int(re.sub(r"\D", "", path.name)))
+    rmtree(last)
+    rmtree(run / "model")
+    again = prune(arguments, *options)
+    assert again.stdout == whole.stdout and (run / "model" / "config.json").is_file()
+    first, second = (len(re.findall(r"^step ", done.stderr, re.M)) for done in (whole, again))
+    assert 0 < second < first
+    (line,) = prune(arguments, *options, "--share", 0.25, code=2).stderr.splitlines()[-1:]
+    assert "was started with another recipe (differs in: model.change)" in line
 
 
 def test_keys_of_the_recipe_are_changed_as_in_training(small_run, tmp_path):

@@ -42,6 +42,7 @@ from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import check_model
+from regard.training.run_folder import RECIPE
 
 TIMED = 7  # runs of each model, in turns, whose median time is printed
 
@@ -191,7 +192,8 @@ def train_from_random_weights(
     change = {**recipe.model.change, **head_counts(pruned.facts)}
     model = recipe.model.model_copy(update={"change": change})
     smaller = recipe.model_copy(update={"model": model})
-    run = train_run(smaller, out, world=world, resume=False, data=data)
+    resume = (out / RECIPE).is_file()
+    run = train_run(smaller, out, world=world, resume=resume, data=data)
     run.release()
     trained = folders.read(run.model_folder, world.device)
     tokens, before = _tokens(trained), _tokens(whole)

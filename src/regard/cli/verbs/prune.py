@@ -98,7 +98,7 @@ def prune(
 
     --compare-training trains a model of the same heads by the recipe, from random weights, and
     prints its score beside that of the pruned model: what the heads that were there cost. If the
-    model was trained with --set, repeat it here.
+    model was trained with --set, repeat it here. A run that was stopped there is resumed.
 
     Example: regard prune runs/tour/model tour --data runs/tour/corpus --share 0.2 --out runs/less
     """
@@ -125,6 +125,7 @@ def prune(
     from regard.training.distributed import World
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
+    from regard.training.run_folder import RECIPE
 
     form = choose_format(table_format, as_json)
     check_suffixes(html=html, svg=svg)
@@ -134,7 +135,8 @@ def prune(
         smaller = {"--out": out, "--compare-training": compare_training}
         options.refuse(smaller, "needs --share, or --train-weights")
     for flag, folder in (("--out", out), ("--compare-training", compare_training)):
-        if folder is not None and not is_vacant(folder):
+        resumed = folder is compare_training and folder is not None and (folder / RECIPE).is_file()
+        if folder is not None and not resumed and not is_vacant(folder):
             raise BadInput(f"{flag} {folder}: is not empty; choose another folder")
     if method != "importance":
         unused = {"--by-layer": by_layer, **options.flags(context, "rounds")}
