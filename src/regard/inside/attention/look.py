@@ -81,9 +81,7 @@ def look(
     shown = AttentionView.of(texts, records, subwords, prediction)
     if second is not None:
         shown = replace(shown, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
-    return (
-        shown.choose(f"{site.name}{BACK}") if site.between_texts else shown
-    )  # context to question
+    return shown.choose(f"{site.name}{BACK}") if site.between_texts else shown
 
 
 def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:
