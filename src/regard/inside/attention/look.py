@@ -78,10 +78,10 @@ def look(
     site = records[0].site
     if SpanHead.name not in outputs.by_head:
         return VIEWS.get(site.name, AttentionView).of(texts, records, subwords, prediction)
-    view = AttentionView.of(texts, records, subwords, prediction)
+    shown = AttentionView.of(texts, records, subwords, prediction)
     if second is not None:
-        view = replace(view, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
-    return view.choose(f"{site.name}{BACK}") if site.between_texts else view  # context to question
+        shown = replace(shown, answer=cast(AnswerPrediction, predict([(first, second)])[0]))
+    return shown.choose(f"{site.name}{BACK}") if site.between_texts else shown
 
 
 def look_at_mentions(resolver: Resolver, given: object, **options: object) -> AttentionView:
