@@ -17,18 +17,18 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 601,
-    "lines": 94_600,
-    "lines of code": 59_900,
+    "files": 602,
+    "lines": 94_900,
+    "lines of code": 60_200,
     "files under 40 lines": 6,
     "basenames used twice": 33,
-    "Any": 224,
+    "Any": 226,
     "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 37,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 92,
+    "choices by kind": 98,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
