@@ -93,7 +93,7 @@ def test_look_opens_with_the_attention_that_an_answer_depends_on(tmp_path, name)
     with pytest.raises(BadInput, match=r"the second text .target. is empty"):
         model.look(question, " ")
     given = ("look", tmp_path / "run" / "model", question, "--device", "cpu", "--target")
-    assert "the second text is empty" in run(*given, "", code=2).stderr
+    assert "the second text (target) is empty" in run(*given, "", code=2).stderr
     assert "alignment-back, mean" in run(*given, context).stdout
 
 

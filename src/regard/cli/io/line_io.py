@@ -379,8 +379,6 @@ def check_argument(text: str, second: str | None = None) -> None:
     """Refuse a text of the command line that is empty or not UTF-8."""
     if not text.strip():
         raise BadInput("the text is empty; write it in quotes")
-    if second is not None and not second.strip():
-        raise BadInput("the second text is empty; write it in quotes, or leave it out")
     if any("\ud800" <= character <= "\udfff" for character in text + (second or "")):
         raise BadInput("the text is not UTF-8")
 
