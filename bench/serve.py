@@ -8,8 +8,8 @@ then on, so that waiting in any queue shows. With --clients N, N connections ask
 they are answered (closed loop), which shows the throughput; cpu_ms are the milliseconds of all
 cores that the server used for a request. Lengths of texts are mixed (log-normal,
 median 12 words). Requests of the first --warm-up seconds do not count. "embed" also runs
-sentence-transformers behind FastAPI (bench/peers/embed_server.py), if it is installed, or in the
-folder --peer-path; systems take turns, each server alone. Every line of output is a JSON object.
+sentence-transformers behind FastAPI (bench/peers/transformers_server.py), if it is installed, or in
+the folder --peer-path; systems take turns, each server alone. Each line of output is a JSON object.
 """
 
 import argparse
@@ -173,7 +173,7 @@ def systems(given: argparse.Namespace) -> dict[str, tuple[list[str], str, str | 
     path = f"/v1/{given.kind}"
     chosen: dict[str, tuple[list[str], str, str | None]] = {"regard": (ours, path, None)}
     if given.kind == "embed" and not given.alone:
-        peer = [str(HERE / "peers" / "embed_server.py"), given.model, port]
+        peer = [str(HERE / "peers" / "transformers_server.py"), "sentences", given.model, port]
         chosen["sentence-transformers + FastAPI"] = (peer, "/embed", given.peer_path)
     return chosen
 

@@ -18,9 +18,9 @@ def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float
     plain = [word for it in settings if "distributed." not in it for word in ("--set", it)]
     alone, together = recipe.parent / "alone", recipe.parent / "together"
     run(*words[:6], *plain, "--out", alone)
-    for process in launch("-m", "regard", *words, together):
-        said = process.communicate(timeout=240)[1]
-        assert process.returncode == 0, said
+    processes = launch("-m", "regard", *words, together)
+    said = [process.communicate(timeout=240)[1] for process in processes]
+    assert not any(process.returncode for process in processes), "\n".join(said)
     return losses_of(alone), losses_of(together)
 
 

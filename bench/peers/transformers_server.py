@@ -1,14 +1,16 @@
 """transformers behind FastAPI, on a GPU or a CPU: sentence vectors, translations, completions.
 
     python transformers_server.py embed FOLDER PORT [--window 0.005] [--batch 64]
+    python transformers_server.py sentences FOLDER PORT [--window 0.005] [--batch 64]
     python transformers_server.py translate FOLDER PORT [--window 0] [--batch 1]
     python transformers_server.py complete FOLDER PORT
 
-"embed" answers POST /embed {"inputs": TEXT or TEXTS} by the mean of the last states; "translate"
-answers POST /translate {"q": TEXT} by ``generate``. Texts that arrive within the window share a
-batch, which one thread runs; --batch 1 is a loop around the model. "complete" answers POST
-/v1/completions {"prompt": TEXT, "max_tokens": N} by the continuous batching of transformers, whose
-cache takes a share of the memory (--memory), or has --blocks. Weights and states are bf16 on CUDA.
+"embed" answers POST /embed {"inputs": TEXT or TEXTS} by the mean of the last states, "sentences" by
+sentence-transformers; "translate" answers POST /translate {"q": TEXT} by ``generate``. Texts that
+arrive within the window share a batch, which one thread runs; --batch 1 is a loop around the model.
+"complete" answers POST /v1/completions {"prompt": TEXT, "max_tokens": N} by the continuous batching
+of transformers, whose cache takes a share of the memory (--memory), or has --blocks. Weights and
+states are bf16 on CUDA.
 """
 
 import argparse
@@ -109,6 +111,18 @@ def embedding(folder: str) -> Run:
     return run
 
 
+def sentence_vectors(folder: str) -> Run:
+    """Vectors of sentence-transformers, by the settings of the folder."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(folder)
+
+    def run(texts: list[str]) -> list[list[float]]:
+        return model.encode(texts, batch_size=len(texts), show_progress_bar=False).tolist()
+
+    return run
+
+
 def translation(folder: str) -> Run:
     """Translations by ``generate``, by the settings of the folder."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -122,9 +136,12 @@ def translation(folder: str) -> Run:
     return run
 
 
+BATCHED = {"embed": embedding, "sentences": sentence_vectors, "translate": translation}
+
+
 def batched_app(kind: str, folder: str, window: float, most: int) -> FastAPI:
-    """Application of "embed" or "translate"."""
-    run = {"embed": embedding, "translate": translation}[kind](folder)
+    """Application of all kinds but "complete"."""
+    run = BATCHED[kind](folder)
     batcher = Batcher(run, window, most)
     for _ in range(3):
         run(["the one"] * most)
@@ -191,7 +208,7 @@ def completion_app(folder: str, cache: dict[str, Any]) -> FastAPI:
 def main() -> None:
     """Serve a model on a port."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["embed", "translate", "complete"])
+    parser.add_argument("kind", choices=[*BATCHED, "complete"])
     parser.add_argument("folder")
     parser.add_argument("port", type=int)
     parser.add_argument("--window", type=float, default=0.005)

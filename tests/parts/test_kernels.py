@@ -27,7 +27,8 @@ from regard.parts.attend import (
 from regard.parts.kernels import bucketed, dense
 from regard.parts.kernels.bucketed import CALL, cut_into_buckets
 from regard.parts.kernels.call import AttentionCall
-from regard.parts.kernels.fast_attend import choose
+from regard.parts.kernels.fast_attend import choose, fast_attend
+from regard.parts.relative_bias import BiasedDot
 
 HEADS, SIZE = 2, 8
 SCORE = st.sampled_from([Dot(), ScaledDot()])
@@ -107,6 +108,16 @@ def test_a_batch_without_rows_is_answered_with_nothing():
         HEADS,
         3,
     )
+
+
+def test_a_batch_without_rows_has_a_gradient_of_the_bias():
+    """Processes that divide the weights sum as many gradients as the others."""
+    score = BiasedDot(HEADS, 8, 16, causal=False)
+    for layout in (Layout.ragged([]), Layout.rectangle(0, 0)):
+        q, k, v = vectors(layout, layout)
+        score.bias.weight.grad = None
+        fast_attend(score, q, k, v, queries=layout, keys=layout).sum().backward()
+        assert score.bias.weight.grad is not None and not score.bias.weight.grad.any()
 
 
 RAGGED, OTHER, EVEN = Layout.ragged([3, 1]), Layout.ragged([2, 4]), Layout.rectangle(2, 3)

@@ -12,6 +12,7 @@ from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.masked_text import mask_filler
 from regard.inside.neighbours import inner_tokens
 from regard.models.heads import AnyHead
+from regard.models.label_heads import SpanHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
 from regard.text.vocabulary import Vocabulary
@@ -20,6 +21,7 @@ NO_HEAD = "this model has no output head: there are no logits to explain"
 NO_LOGITS = "the head {} of this model has no logits of labels or tokens to explain"
 NO_POSITION = "token: give the position of a token to explain"
 TOKEN_OF_ROW = "token of the row"
+SPAN_OUTPUTS = ("start", "end")  # of a span head, whose logits compare the tokens of a row
 ONE_OUTPUT = "token: this model predicts one output for the whole input"
 
 
@@ -143,7 +145,7 @@ def explained_head(
         raise BadInput(ONE_OUTPUT)
     heads = [head for head in model.facts.output_heads if head.name in named]
     masks = mask_filler(model) is not None and any(head.names_tokens for head in heads)
-    spans = any(head.compares_tokens for head in heads)
+    spans = SpanHead.name in named
     more = ", or a text with a mask" if masks else " as start or end of an answer" if spans else ""
     raise BadInput(f"{NO_POSITION}{more}")
 
@@ -173,10 +175,10 @@ def _output_names(model: InspectedModel, head: AnyHead, count: int) -> OutputNam
     if head.names_tokens:
         known = None if model.tokenizer is None else model.tokenizer.vocabularies
         return OutputNames(count, known[-1] if known else None)
+    if head.name == SpanHead.name:
+        return OutputNames(count, labels=SingleLabelSet(SPAN_OUTPUTS), compare_tokens=True)
     if head.classes:
-        return OutputNames(
-            count, labels=SingleLabelSet(head.classes), compare_tokens=head.compares_tokens
-        )
+        return OutputNames(count, labels=SingleLabelSet(head.classes))
     labels = model.runner.labels
     return OutputNames(count, labels=labels if labels and len(labels) == count else None)
 

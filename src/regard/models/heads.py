@@ -37,8 +37,7 @@ class AnyHead:
     the mean of their logits; outputs have the logits of each, (count, N, V), as ``layers_name``. A
     head that ``names_tokens`` needs a vocabulary. With an ``eager`` head, a model is neither
     compiled nor captured, and its batches are not padded. A head that ``needs_positions`` runs only
-    where positions are given. The logits of a head that ``compares_tokens`` compare the tokens of a
-    row, not its outputs. ``more_outputs`` are the names of outputs after its logits; a head
+    where positions are given. ``more_outputs`` are the names of outputs after its logits; a head
     that ``takes_tape`` has values of its own on a tape.
     """
 
@@ -50,7 +49,6 @@ class AnyHead:
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
     needs_positions: ClassVar[bool] = False
-    compares_tokens: ClassVar[bool] = False
     more_outputs: ClassVar[tuple[str, ...]] = ()
     takes_tape: ClassVar[bool] = False
     classes: ClassVar[tuple[str, ...]] = ()  # names of the outputs, if the head has its own

@@ -210,8 +210,6 @@ class SpanHead(LinearHead):
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
-    classes: ClassVar[tuple[str, ...]] = ("start", "end")
-    compares_tokens: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -287,11 +287,6 @@ def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))
 
 
-def allowed_keys(mask: Callable[[Layout, Layout], Tensor], queries: Layout, keys: Layout) -> Tensor:
-    """Keys that each query may attend to, (B, L, S): those of the mask that are no padding."""
-    return mask(queries, keys) & keys.real_BL[:, None]
-
-
 def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
     """Softmax over the keys that are allowed; masked keys have a weight of exactly 0.
 
@@ -328,7 +323,7 @@ def attend(
     """
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     k, v = (for_each_head(x, q.shape[-2]) for x in (k, v))
-    allowed_BHLS = allowed_keys(mask, queries, keys)[:, None]
+    allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
     recorded = {"tape": tape} if isinstance(score, Score) else {}
     scores_BHLS = tape("scores", score(q, k, queries, keys, **recorded))
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))

@@ -32,7 +32,7 @@ from regard.models.text_pairs import TextPairModule, TextPairStack, attend_to_te
 from regard.models.tokens import Tokens
 from regard.models.trunk import AnyStack, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import Score, allowed_keys, other_text
+from regard.parts.attend import Score, other_text
 from regard.parts.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.text.tokenizers.word_level import WordTokenizer
 
@@ -99,7 +99,7 @@ class AttentionFlowModule(TextPairModule):
     def compare(self, states_TD: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         x_BLHK = layout.pad(states_TD)[:, :, None]
         scores_BHLS = self.score(x_BLHK, x_BLHK, layout, layout)
-        allowed_BLS = allowed_keys(other_text, layout, layout)
+        allowed_BLS = other_text(layout, layout) & layout.real_BL[:, None]
         scores_BLS = scores_BHLS[:, 0].masked_fill(~allowed_BLS, -torch.inf)
         largest_BL = F.pad(scores_BLS, (0, 1), value=-torch.inf).amax(-1)  # also of no keys
         means_B2D = attend_to_texts(

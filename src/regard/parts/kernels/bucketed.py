@@ -15,7 +15,6 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.sized_cache import SizedCache
-from regard.parts.attend import for_each_head
 from regard.parts.kernels.call import AttentionCall, fused_rows
 
 CALL = 1024  # padded query-key pairs that cost about as much as one more call of the kernel
@@ -46,8 +45,7 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
     padding = _most_padding.get()
     buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device), padding)
     if not buckets:  # no rows: an empty tensor through which gradients flow
-        k, v = (for_each_head(x, q_THK.shape[1]) for x in (k_THK, v_THK))
-        return torch.einsum("thk,shk,shv->thv", q_THK, k, v)
+        return fused_rows(call, queries, keys, q_THK, k_THK, v_THK)
     q = q_THK.split([bucket.queries.tokens for bucket in buckets])
     k, v = (x.split([bucket.keys.tokens for bucket in buckets]) for x in (k_THK, v_THK))
     parts = zip(buckets, q, k, v, strict=True)

@@ -91,9 +91,10 @@ def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, *
     matrix products in bf16 are faster.
     """
     if k_BSHK.shape[1] == 0:
-        # An empty sum: zeros through which gradients flow.
+        # Empty sums: zeros through which gradients flow, also to a bias.
         k, v = (for_each_head(x, q_BLHK.shape[2]) for x in (k_BSHK, v_BSHK))
-        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k, v)
+        zeros = sum(m.sum() for m in mask.values() if is_bias(m))
+        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k, v) + zeros
     dtype, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
     on_cpu = q.device.type == "cpu"
     if on_cpu and dtype in (torch.bfloat16, torch.float16):
