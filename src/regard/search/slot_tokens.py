@@ -104,9 +104,9 @@ class SlotTokens:
         token_R = topk(logprobs_RV, 1)[1][:, 0]
         if level > GREEDY:
             draws_R = self.draws_RL[:rows].gather(1, count_R[:, None])[:, 0]
-            for kind in range(PLAIN, level + 1):
-                drawn_R = self._drawn(logprobs_RV, settings_RF, draws_R, kind)
-                token_R = torch.where(settings_RF[:, LEVEL] == kind, drawn_R, token_R)
+            for number, select in zip(range(PLAIN, level + 1), DRAWN, strict=False):
+                drawn_R = select(logprobs_RV, settings_RF, draws_R)
+                token_R = torch.where(settings_RF[:, LEVEL] == number, drawn_R, token_R)
         self.chosen_R2[:rows, 0] = token_R.double()
         self.chosen_R2[:rows, 1] = logprobs_RV.gather(1, token_R[:, None])[:, 0].double()
         limit = self.draws_RL.shape[1] - 1
@@ -121,26 +121,35 @@ class SlotTokens:
         forbidden_RC = early_R1 & (ends_RC[:, :1] >= 0)
         logprobs_RV.scatter_(1, index_RC, now_RC.masked_fill(forbidden_RC, -torch.inf))
 
-    def _drawn(
-        self, logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor, kind: int
-    ) -> Tensor:
-        """Sampled token of each row, in the order of candidates that ``Sample`` has."""
-        temperature_R1 = settings_RF[:, TEMPERATURE, None]
-        if kind == PLAIN:
-            values_RC = logprobs_RV
-            index_RC = torch.arange(logprobs_RV.shape[1], device=draws_R.device).expand_as(
-                values_RC
-            )
-        elif kind == TOP_K:
-            values_RC, index_RC = topk(logprobs_RV, MOST_CANDIDATES)
-        else:
-            values_RC, index_RC = logprobs_RV.sort(dim=1, descending=True, stable=True)
-        if kind != PLAIN:
-            place_C = torch.arange(values_RC.shape[1], device=draws_R.device)
-            beyond_RC = place_C >= settings_RF[:, TOP_K_OF, None]
-            values_RC = values_RC.masked_fill(beyond_RC, -torch.inf)
-        weights_RC = torch.softmax(values_RC.double() / temperature_R1, dim=1)
-        if kind != PLAIN:
-            before_RC = weights_RC.cumsum(1) - weights_RC
-            weights_RC = weights_RC.masked_fill(before_RC >= settings_RF[:, TOP_P, None], 0)
-        return draw(weights_RC, index_RC, draws_R)
+
+# Sampled token of each row, in the order of candidates that ``Sample`` has; a function a level.
+
+
+def _draw_of_all(logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor) -> Tensor:
+    weights_RV = torch.softmax(logprobs_RV.double() / settings_RF[:, TEMPERATURE, None], dim=1)
+    index_V = torch.arange(logprobs_RV.shape[1], device=draws_R.device)
+    return draw(weights_RV, index_V.expand_as(weights_RV), draws_R)
+
+
+def _draw_of_few(logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor) -> Tensor:
+    return _draw_of_best(*topk(logprobs_RV, MOST_CANDIDATES), settings_RF, draws_R)
+
+
+def _draw_of_sorted(logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor) -> Tensor:
+    values_RV, index_RV = logprobs_RV.sort(dim=1, descending=True, stable=True)
+    return _draw_of_best(values_RV, index_RV, settings_RF, draws_R)
+
+
+def _draw_of_best(
+    values_RC: Tensor, index_RC: Tensor, settings_RF: Tensor, draws_R: Tensor
+) -> Tensor:
+    place_C = torch.arange(values_RC.shape[1], device=draws_R.device)
+    beyond_RC = place_C >= settings_RF[:, TOP_K_OF, None]
+    values_RC = values_RC.masked_fill(beyond_RC, -torch.inf)
+    weights_RC = torch.softmax(values_RC.double() / settings_RF[:, TEMPERATURE, None], dim=1)
+    before_RC = weights_RC.cumsum(1) - weights_RC
+    weights_RC = weights_RC.masked_fill(before_RC >= settings_RF[:, TOP_P, None], 0)
+    return draw(weights_RC, index_RC, draws_R)
+
+
+DRAWN = (_draw_of_all, _draw_of_few, _draw_of_sorted)  # by level, from PLAIN on
