@@ -207,7 +207,7 @@ class Model(Runner):
 
         A head is (layer, head), or (attention, layer, head) with "encoder", "decoder" or "cross"; a
         layer a number, or (side, number); a word its number, from 0, or the word itself.
-        ``target`` and ``token`` are those of ``attribute``.
+        ``target`` and ``token`` choose the output, as in ``attribute``.
         """
         model, chosen = self.inspected, (target, token)
         return what_if(model, text, *chosen, heads=heads, layers=layers, words=words)

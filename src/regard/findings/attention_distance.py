@@ -75,8 +75,8 @@ def measure(inputs: CheckInputs) -> Evidence:
 def intervals(distances_NLH: np.ndarray) -> tuple[Interval, Interval]:
     """Intervals over images: growth of distance with depth, and how much less heads differ above.
 
-    The first is the mean of the upper half of the layers minus that of the lower half, the second
-    the spread of heads in the first layer minus that in the last.
+    The first is the mean distance of the upper half of the layers minus the lower half's, the
+    second the spread of heads in the first layer minus the spread in the last.
     """
     images, layers, heads = distances_NLH.shape
     statistics = np.concatenate([distances_NLH.reshape(images, -1), np.ones((images, 1))], axis=1)

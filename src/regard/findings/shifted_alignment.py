@@ -80,7 +80,7 @@ def measure(inputs: CheckInputs) -> Evidence:
 def gain_interval(
     plain: Sequence[Links], shifted: Sequence[Links], golds: Sequence[GoldLinks]
 ) -> Interval:
-    """Interval, in points, of the AER of plain links minus that of shifted ones, over pairs."""
+    """Interval, in points, of the AER of plain links minus the AER of shifted links, over pairs."""
     statistics = np.array(
         [
             [*_counts(first, gold), *_counts(second, gold)]

@@ -44,7 +44,7 @@ RoleInput = Sentence | tuple[Sentence, Sequence[int]]
 class RoleArgument:
     """Words ``start`` to ``end`` (exclusive), their role, and the mean probability of its tags.
 
-    Probabilities are those of the model, before decoding.
+    Probabilities are the model's, before decoding.
     """
 
     label: str

@@ -137,7 +137,7 @@ class TokenScores(NamedTuple):
     top_ids_NK: Tensor
 
     def split(self, sizes: list[int]) -> list["TokenScores"]:
-        """Scores of successive tokens, so many each."""
+        """Scores of successive tokens, in parts of these sizes."""
         return [*map(TokenScores, *(part.split(sizes) for part in self))]
 
     @property

@@ -85,7 +85,7 @@ class InspectedModel:
     def run(self, inputs: Sequence[LabelledRows], tape: NullTape = NULL_TAPE) -> Outputs:
         """Outputs of a forward pass over inputs, with gradients unless torch is told otherwise.
 
-        On a tape, values of tokens are packed: those of the first input, then of the second.
+        On a tape, values of tokens are packed: first the tokens of the first input, then others.
         """
         packed = []
         for side in self.facts.sides:

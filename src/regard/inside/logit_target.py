@@ -134,8 +134,8 @@ def explained_head(
 ) -> ExplainedHead:
     """The first head that predicts something to explain on an input.
 
-    It predicts an output for the whole input, or at ``token``; by default at each mask, at the last
-    token of a causal model, or at the first token that a translator writes.
+    The head predicts an output for the whole input, or at ``token``; by default at each mask, at
+    the last token of a causal model, or at the first token that a translator writes.
     """
     named = heads_with_logits(model, outputs)
     for head in model.facts.output_heads:
@@ -158,7 +158,7 @@ def choose_target(
     against: str | int | None = None,
     token: int | None = None,
 ) -> LogitTarget:
-    """Find the logit to explain; by default that of the most probable output.
+    """Find the logit to explain; by default the logit of the most probable output.
 
     See ``explained_head`` for its position. ``against`` is the output whose logit is subtracted.
     """

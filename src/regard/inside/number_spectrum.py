@@ -1,7 +1,7 @@
 """Fourier spectrum of the vectors of numbers (Nanda et al., 2023, arXiv:2301.05217, section 4.1).
 
 A model that adds numbers modulo p by rotations has vectors in which a few frequencies have nearly
-all of the power; those of vectors in random order have equal shares.
+all of the power; in vectors in random order, all frequencies have equal shares.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Values of a model on one input, recorded by a tape once, for every view and report.
 
-``record`` runs the model; only the layers whose attention weights or scores are asked for leave
+``record`` runs the model; only the layers whose attention weights or scores are recorded leave
 their fast kernels. A record is saved in 8 bits a number, and read layer by layer.
 """
 
@@ -216,7 +216,7 @@ def record(
     """Run a model on one input; return the values asked for and the outputs.
 
     ``values`` are among ``VALUES``, ``layers`` numbers of layers (default: all). With ``compare``,
-    the outputs are compared with those of a run without a tape.
+    the outputs are compared with the outputs of a run without a tape.
     """
     patterns = tape_patterns(model, layers, values)
     tape = Tape(*(pattern for kind in patterns.values() for pattern in kind))

@@ -24,7 +24,7 @@ class SteeringVector(NamedTuple):
 def steering_vector(
     model: Runner, plus: Sequence[Any], minus: Sequence[Any], layer: int | None = None
 ) -> SteeringVector:
-    """Mean state of the texts ``plus`` minus that of ``minus``, after a block counted from 0.
+    """Mean state of the texts ``plus`` minus the mean state of ``minus``, after a block from 0 on.
 
     The default is the middle block. The state of a text is the mean over its tokens, special ones
     included.

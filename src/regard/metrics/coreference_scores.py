@@ -1,10 +1,10 @@
 """Metrics of coreference: MUC, B³, CEAF-φ4, their mean, LEA; and the F1 of pronouns by gender.
 
-The rules are those of the reference scorer (Pradhan et al., 2014): mentions match if they have the
+The rules are the reference scorer's (Pradhan et al., 2014): mentions match if they have the
 same words; each metric is computed from sums over all documents; a mention that one side lacks is
 neither removed nor added, so it lowers recall (missing) or precision (spurious). Singletons, which
 are clusters of one mention, count in B³, CEAF-φ4 and LEA like other clusters, and never in MUC.
-OntoNotes annotates none: ``without_singletons`` removes those of a corpus that does.
+OntoNotes annotates none: ``without_singletons`` removes the singletons of another corpus.
 """
 
 from collections import Counter

@@ -45,7 +45,7 @@ class AnyEdit:
     at: str
 
     def edit(self, name: str, value: Tensor, layout: Layout) -> Tensor:
-        """The value after the edit; ``layout`` is that of the tokens of its side."""
+        """The value after the edit; ``layout`` is the layout of the tokens of its side."""
         raise NotImplementedError
 
     def check(self, shape: Shape, *, causal: bool) -> None:

@@ -337,8 +337,8 @@ class SixTasksStudy:
     """The study in the folder ``out``: its data, number of seeds, device, and printer of lines.
 
     Runs whose scores are in the folder are finished; others are started, or resumed. ``write``
-    writes a file, the whole text or, if killed, nothing. ``digest`` is that of the files of a
-    start.
+    writes a file, the whole text or, if killed, nothing. ``digest`` is the hash of the files of
+    a start.
     """
 
     out: Path

@@ -119,7 +119,7 @@ def _check_same(out: Path, recipe: Recipe) -> None:
 
 
 def changed_keys(out: Path, recipe: Recipe) -> list[str]:
-    """Keys in which a recipe differs from that of a run, of those that affect the weights."""
+    """Keys that affect the weights and differ between a recipe and the recipe of a run."""
     before, now = with_new_names(read_json(out / RECIPE)), _dump(recipe)
     if before.get("task", "translate") != now["task"]:
         return ["task"]

@@ -82,7 +82,7 @@ def train(
 
 
 def check_watch(watch: Mapping[str, Watcher] | None) -> Mapping[str, Watcher]:
-    """Functions that report on a model in training, by names that can be those of files."""
+    """Functions that report on a model in training, by names that files may have."""
     if not isinstance(watch or {}, Mapping):
         raise BadInput(f"watch: give a dictionary of functions by name, not {shown(watch)}")
     for name, report in (watch or {}).items():

@@ -117,7 +117,7 @@ def write_one_by_one(path: Path, tensors: Mapping[str, Tensor], like: Mapping[st
 
 
 class MappedTensors(Mapping[str, Tensor]):
-    """Tensors that a function makes when they are asked for."""
+    """Tensors that a function makes, each when it is read."""
 
     def __init__(self, names: Sequence[str], make: Callable[[str], Tensor]):
         self.names, self.make = dict.fromkeys(names), make

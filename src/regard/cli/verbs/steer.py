@@ -28,8 +28,8 @@ def steer(
     """Compute a steering vector from two files of texts.
 
     The vector is the mean state of the texts of --plus after a layer (default: the middle one),
-    minus that of --minus. It is written to a safetensors file; the edit that adds it to a model is
-    printed, for a file of --edits beside it.
+    minus the mean state of --minus. It is written to a safetensors file; the edit that adds it to a
+    model is printed, for a file of --edits beside it.
 
     Example: regard steer gpt2 --plus joy.txt --minus grief.txt --layer 6 --scale 4 > joy.toml
     """

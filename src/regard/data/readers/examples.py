@@ -138,8 +138,8 @@ class PronounQuestion:
 class CoreferenceExample:
     """Sentences of a document, and clusters of its mentions.
 
-    ``speakers`` are those of each word, or empty. With a ``pronoun`` question, only its mentions
-    are annotated: other words of the document may be mentions, too.
+    ``speakers`` has the speaker of each word, or is empty. With a ``pronoun`` question, only its
+    mentions are annotated: other words of the document may be mentions, too.
     """
 
     where: str

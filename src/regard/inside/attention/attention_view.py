@@ -163,7 +163,7 @@ class AttentionView(View):
         return self.svg() if weights_LS.size <= MOST_DRAWN else ""
 
     def view_record(self, *, lazy: bool = False) -> ViewRecord:
-        """Record of all maps; with ``lazy``, the weights of layers are asked for one by one."""
+        """Record of all maps; with ``lazy``, a page fetches the weights of one layer at a time."""
         caption = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
         labels = {"title": self.title, "caption": caption}
         return attention_record("attention", self.maps, lazy=lazy, **labels, chosen=self._chosen)

@@ -42,7 +42,7 @@ Cell = str | float | None
 class Attributions(View):
     """Attributions (targets, words) of one input by method, with their comparison.
 
-    ``probabilities`` are those of the targets on the input, ``without_words`` with
+    ``probabilities`` has the probability of each target on the input, ``without_words`` with
     ``replacement`` in place of every word; for a predicted number, both are the number.
     ``deletion`` has the deletion curves of the methods.
     """

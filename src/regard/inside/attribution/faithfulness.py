@@ -43,7 +43,7 @@ class DeletionCurves(NamedTuple):
 
 
 def deletion_curves(function: TargetFunction, weights: Mapping[str, np.ndarray]) -> DeletionCurves:
-    """Deletion curves of all methods, and the mean of those of five random orders."""
+    """Deletion curves of all methods, and the mean curve of five random orders."""
     words, targets = len(function.given.words), len(function.targets.names)
     counts = sorted({round(count) for count in np.linspace(0, words, min(words, STEPS) + 1)})
     curves = {

@@ -203,7 +203,7 @@ def _follow(
     *,
     to_itself: bool = True,
 ) -> np.ndarray:
-    """Flow (targets, tokens) from the tokens that decide to those of the input, layer by layer.
+    """Flow (targets, tokens) from the tokens that decide to the input's tokens, layer by layer.
 
     Without ``to_itself``, the identity is left out where tokens of the input decide.
     """

@@ -1,7 +1,7 @@
 """The function that attribution explains: from the embeddings of one input to its target scores.
 
-A tape edit puts other embeddings in place of those of the input, so words are replaced, embeddings
-are interpolated and gradients are taken without changing the model.
+A tape edit puts other embeddings in place of the input's, so words are replaced, embeddings are
+interpolated and gradients are taken without changing the model.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -128,8 +128,8 @@ def find_targets(
 ) -> Targets:
     """Targets of an input: the label or token of this name, by default the most probable.
 
-    It is predicted at ``token``, or where ``explained_head`` says; each mask of a masked LM, and
-    each word of a translation, is a target.
+    A target is predicted at ``token``, or where ``explained_head`` says; each mask of a masked LM,
+    and each word of a translation, is a target.
     """
     if len(model.facts.sides) > 1:
         if token is not None:

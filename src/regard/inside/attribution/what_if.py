@@ -82,7 +82,7 @@ def what_if(
     layers: Iterable[Layer] = (),
     words: Iterable[int | str] = (),
 ) -> WhatIf:
-    """Compare the prediction with that of a model without heads, layers or words.
+    """Compare the prediction with the one of a model without heads, layers or words.
 
     A head is (layer, head) or (attention, layer, head), with the name of an attention map
     ("encoder", "decoder", "cross"); a layer is a number or (side, number), such as ("target", 0);

@@ -1,6 +1,6 @@
 """Report on heads: figures, role and importance of each, and the best head of each relation.
 
-It is text, a drawing and a page with a grid of layers × heads, coloured by role, and tables.
+A report is text, a drawing and a page with a grid of layers × heads, coloured by role, and tables.
 """
 
 import re

@@ -29,7 +29,7 @@ def entropy(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
 
 
 def entropy_share(weights_HLS: np.ndarray, words: HeadWeights) -> Sums:
-    """Entropy as a share of that of uniform weights, over queries with two keys or more."""
+    """Entropy as a share of the entropy of uniform weights, over queries with two keys or more."""
     keys_L = words.allowed.sum(-1)
     counted = ~words.query_special & (keys_L > 1)
     shares_HL = _entropies(weights_HLS)[:, counted] / np.log2(keys_L[counted])
@@ -162,7 +162,7 @@ def peaks(weights_HLS: np.ndarray, words: HeadWeights) -> tuple[np.ndarray, np.n
 
 def _largest(weights_HLS: np.ndarray, words: HeadWeights) -> tuple[np.ndarray, np.ndarray]:
     """Shares (heads, queries, keys) of each key in the largest weight of a query, and the mask of
-    queries that count, as ``peaks``: equal weights, such as those of uniform attention, share it.
+    queries that count, as ``peaks``: equal weights, as in uniform attention, share it.
     """
     able_HLS = np.where(words.allowed & ~words.key_special, weights_HLS, -1.0)
     tied_HLS = able_HLS >= able_HLS.max(-1, keepdims=True) - TIED

@@ -48,7 +48,7 @@ class LayerScore:
 
     @property
     def selectivity(self) -> float:
-        """Accuracy minus that of the control task (Hewitt and Liang, 2019)."""
+        """Accuracy minus the accuracy on the control task (Hewitt and Liang, 2019)."""
         return self.model.accuracy - self.control.accuracy
 
 

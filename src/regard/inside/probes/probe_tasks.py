@@ -91,7 +91,7 @@ def _moved(place: WordPlace, numbers: dict[int, int]) -> WordPlace:
 
 
 def column_number(column: str | None, path: Path) -> int:
-    """Number of a column from 0; names are those of CoNLL-U, whose default is upos."""
+    """Number of a column from 0; names are CoNLL-U's, and upos is the default."""
     universal = _is_universal(path)
     if column is None:
         return COLUMNS["upos"] if universal else -1
@@ -162,7 +162,7 @@ def _arc(words: Words, head: int, dependent: int, label: str, group: int) -> Pro
 def read_sense_pairs(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
     """Read pairs of sentences with a word that has the same sense in both, or not.
 
-    Columns, separated by tabs, are those of WiC: the word, its part of speech, its indices in the
+    Columns, separated by tabs, are as in WiC: the word, its part of speech, its indices in the
     two sentences ("2-1"), the sentences, and the label. Without the last column, labels are the
     lines of the file called "gold" where this one is called "data".
     """

@@ -229,7 +229,7 @@ class Program:
         return EncoderTokenizer(**vars(new_files(WordLevel(), {"vocab": ids}, own, None, ())))
 
     def build(self, seed: int = 0) -> LoadedModel:
-        """Model with the weights of the program; ``seed`` draws those of the decoys."""
+        """Model with the weights of the program; ``seed`` draws the decoys' weights."""
         module = self.facts.build().eval()
         with torch.no_grad():
             self._write(module, np.random.default_rng(seed))

@@ -1,7 +1,7 @@
 """Scores of methods on compiled programs: which heads and words of a known circuit each names.
 
 Methods that name heads explain one number: the logit of the program's output at a position, minus
-that of the output for other tokens. Attributions to words explain the first of the two logits.
+the logit of the output for other tokens. Attributions to words explain the first of the two logits.
 A method gives every head of a model, or every word of an input, a value. It names those whose
 absolute value is at least ``NAMED`` of the largest. Precision and recall compare them with the
 heads of the circuit, or with the words that the circuit reads on that input.

@@ -1,7 +1,7 @@
 """Pruning curves: the score of a model as heads are removed, beside random orders.
 
-Each point is the score of a model that has fewer heads, which is that of the whole model with
-masked heads (Michel et al., 2019, arXiv:1905.10650, figure 3).
+Each point is the score of a model that has fewer heads, which equals the score of the whole model
+with masked heads (Michel et al., 2019, arXiv:1905.10650, figure 3).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class CurvePoint:
 class PruningCurve:
     """Scores of a model, whole and with heads removed.
 
-    ``metric`` is the name of the score, ``method`` that of the order. ``whole`` is the score
+    ``metric`` names the score, ``method`` the order. ``whole`` is the score
     without removal.
     """
 

@@ -101,7 +101,7 @@ def turn_off(model: InspectedModel, heads: Iterable[Head]) -> InspectedModel:
 def remove_heads(model: LoadedModel, heads: Iterable[Head]) -> LoadedModel:
     """Copy of a model without these heads.
 
-    Its outputs are those of the model with the outputs of these heads set to 0. The note
+    The copy has the outputs of the model with the outputs of these heads set to 0. The note
     "head_numbers" keeps the former numbers of the heads that stay.
     """
     removed = defaultdict[str, set[tuple[int, int]]](set)

@@ -25,7 +25,7 @@ def loss_batches(
 ) -> list[LossBatch]:
     """Batches of the first ``inputs`` examples of at most ``longest`` tokens, with their losses.
 
-    The loss is the cross-entropy of the label of a text, or that of the tokens of a language model
+    The loss is the cross-entropy of the label of a text, or of the tokens of a language model
     or of a translation.
     """
     short: list[tuple[LabelledRows, ExampleContent]] = []

@@ -3,8 +3,8 @@
 A state of a Transformer is the sum of what its embedding, heads and feed-forward layers have
 written (Elhage et al., 2021). With frozen norms (``FrozenScales``) a logit is a linear function of
 these values, which reach it through residual connections, norms and the output head only. A
-contribution is the gradient of the logit times the value, and all contributions, with that of the
-biases, sum to the logit. It holds for pre-norm and post-norm models.
+contribution is the gradient of the logit times the value; the contributions of all parts and of the
+biases sum to the logit. It holds for pre-norm and post-norm models.
 """
 
 from collections.abc import Iterator, Sequence

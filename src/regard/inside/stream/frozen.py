@@ -3,7 +3,7 @@
 Between the output of a head and a logit there are sums, linear layers, norms and, in some output
 heads, activations. ``FrozenScales`` divides by the scale of each norm as by a constant, and
 multiplies the input z of each activation f by the constant f(z) / z. The values of the run are
-unchanged; its gradients are those of a linear map (Elhage et al., 2021, "A Mathematical Framework
+unchanged; its gradients are a linear map's (Elhage et al., 2021, "A Mathematical Framework
 for Transformer Circuits": the norm of the last state is fixed).
 """
 
@@ -38,7 +38,7 @@ class FrozenScales(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def hold(self, compute: Callable[[], Tensor]) -> Tensor:
-        """A constant of this run, or that of the run whose constants are given."""
+        """A constant of this run, or of the run whose constants are replayed."""
         scale = compute().detach() if self._replayed is None else next(self._replayed)
         self.scales.append(scale)
         return scale

@@ -41,7 +41,7 @@ def attention_module(model: InspectedModel, site: AttentionSite, layer: int) -> 
 def copying_scores(model: InspectedModel) -> list[np.ndarray]:
     """Copying score Σλ / Σ|λ| of each head of a causal model, from -1 to 1, by layer.
 
-    λ are the eigenvalues of W_E W_V W_O W_U, those of the small matrix W_V W_O W_U W_E; norms are
+    λ are the eigenvalues of W_E W_V W_O W_U and of the small matrix W_V W_O W_U W_E; norms are
     left out.
     """
     site = require_causal(model.facts.attention_sites)

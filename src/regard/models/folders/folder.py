@@ -29,7 +29,7 @@ WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 def write(folder: Path, model: LoadedModel, format: str = "regard", **settings: object) -> None:
     """Write a model folder; config.json is written last: its presence marks a complete folder.
 
-    ``settings`` are those of ``onnx.write``.
+    ``settings`` are passed on to ``onnx.write``.
     """
     if format not in FORMATS:
         raise BadInput(f"format must be one of {', '.join(FORMATS)}, not {format!r}")

@@ -1,6 +1,6 @@
 """ONNX folders: graphs in onnx/, beside config.json and the files of tokenizer and images.
 
-The layout and the names are those of transformers.js, sentence-transformers and optimum.
+The layout and the names are as in transformers.js, sentence-transformers and optimum.
 """
 
 import copy
@@ -150,7 +150,7 @@ def _export(graph: Graph, path: Path) -> bool:
 def _quantise(path: Path, quantised: Path) -> None:
     """Write a graph whose matrices are int8; activations are quantised when it runs.
 
-    Its constants are computed first, so that transposed matrices are quantised as well.
+    Constants of the graph are computed first, so that transposed matrices are quantised as well.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic

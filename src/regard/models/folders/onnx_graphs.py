@@ -88,7 +88,7 @@ class MaskedLayout(Layout):
 class GraphCache:
     """KV cache of a graph: keys and values (B, H, S, K) of earlier tokens come in and go out.
 
-    ``keys`` is the layout of earlier and new tokens together, ``source_keys`` that of a source.
+    ``keys`` is the layout of earlier and new tokens together, ``source_keys`` a source's.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class GraphLayerCache:
         self.present: list[Tensor] = []
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Append the keys and values of new tokens; return those of all tokens."""
+        """Append the keys and values of new tokens; return the keys and values of all tokens."""
         return self._append(self.past[:2], (k_THK, v_THK), layout, self.keys)
 
     def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
@@ -309,8 +309,8 @@ class SourceGraph(Graph):
 class DecoderGraph(Graph):
     """Decoder of an encoder-decoder, with a KV cache of its tokens and of the source.
 
-    With an empty cache it computes the keys and values of the source, and otherwise uses those of
-    the cache: one graph, without branches, is the first step and all later ones.
+    With an empty cache the graph computes the keys and values of the source, and otherwise reads
+    the cache's: one graph, without branches, is the first step and all later ones.
     """
 
     file = "decoder_model_merged"

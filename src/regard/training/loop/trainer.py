@@ -286,7 +286,7 @@ class Trainer:
             yield WatchEvent(self.progress, name, record)
 
     def _lower_loss(self, loss: float | None) -> bool:
-        """Whether a dev loss is below that of the best weights, if both are known."""
+        """Whether a dev loss is below the loss of the best weights, if both are known."""
         lowest = self.progress.best_loss
         return loss is not None and lowest is not None and loss < lowest
 

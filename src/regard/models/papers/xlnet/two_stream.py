@@ -162,7 +162,7 @@ class TwoStreamBlock(nn.Module):
     """One layer: attention and a feed-forward sublayer, shared by both streams.
 
     On a tape, ``attention.output`` and ``mlp.output`` have the values of the content stream, then
-    those of the query stream.
+    of the query stream.
     """
 
     def __init__(self, stack: TwoStreamStack):
