@@ -81,6 +81,7 @@ NEW: tuple[str, ...] = (
     r"(?:compare|cite|probe)\b.*",
     r"(?:serve|studio) .*",
     r"\S+ train\.keep_every = 0",
+    r"\S+ data\.mix = PydanticUndefined",
     r"train --(?:branch|at) = None",
     r"evaluate --dev = False",
     r"MetricScore\.statistics",

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from regard.data.batches.shards import TokenShard
+from regard.data.batches.shards import TokenShard, shard_path
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, write_json
 from regard.ground.lock import is_vacant, lock_folder
@@ -24,10 +24,11 @@ from regard.training.recipe import Recipe, task_of
 
 RECORD = "prepared.json"
 SETS = {"train": "training", "dev": "development"}
+MIX = "mix"
 TASKS = ("translate", "text-to-text", "pretrain")  # whose examples are tokenised on disk
 DECIDING = {  # keys of a recipe's tables on which the files depend; none: all keys
     "text": (),
-    "data": ("train", "dev", "longest_characters"),
+    "data": ("train", "dev", "longest_characters", MIX),
     "model": ("paper", "start", "vocabulary"),
 }
 SIDES = ("source", "target", "tokens")
@@ -52,6 +53,11 @@ class ShardStatistics:
         for side, lengths in self.lengths.items():
             parts = [f"{name} {value:,.4g}" for name, value in lengths.items() if name != "tokens"]
             yield f"{side}: {lengths['tokens']:,.0f} tokens; length: {', '.join(parts)}"
+
+
+def set_title(name: str) -> str:
+    """Name of a set for people: training, development, or a corpus of the training set."""
+    return SETS.get(name) or f"{SETS['train']} ({name.removeprefix(MIX + '.')})"
 
 
 def prepare_data(
@@ -79,7 +85,8 @@ def prepare_data(
         write_json(out / RECORD, {"recipe": origin})
         place = RunPaths(data, out, resume=True, skip_bad=skip_bad, start_workers=start_workers)
         dropped = task.prepare(plan, place).dataset.dropped
-        by_set = {name: shard_statistics(out / "data" / name) for name in SETS}
+        sets = (*recipe.data.corpora(data), "dev")
+        by_set = {name: shard_statistics(shard_path(place.store, name)) for name in sets}
         statistics = {name: counts for name, counts in by_set.items() if counts is not None}
         counted = {name: vars(counts) for name, counts in statistics.items()}
         record = {"recipe": origin, "complete": True, "dropped": dropped, "sets": counted}
@@ -115,8 +122,10 @@ def _check_recipe(folder: Path, record: Mapping[str, JSON], origin: Mapping[str,
 
 
 def _deciding(recipe: Recipe) -> dict[str, JSON]:
-    """The values of a recipe that decide what is prepared, by table."""
+    """The values of a recipe that decide what is prepared, by table: of a mixture its names."""
     dumped = recipe.model_dump(mode="json", serialize_as_any=True)
+    mix = dumped["data"].pop(MIX)
+    dumped["data"] |= {MIX: [*mix]} if mix else {}
     tables = {
         name: {
             key: value for key, value in (dumped.get(name) or {}).items() if key in keys or not keys

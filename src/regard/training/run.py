@@ -189,7 +189,7 @@ def _prepared_run(
         split_data=fingerprint if recipe.data.dev.held_out else "",
         eager=objective.eager or ((facts.eager or facts.in_rectangles) and not in_rectangles),
         in_rectangles=in_rectangles,
-        remarks=remarks,
+        remarks=(*remarks, *dataset.remarks),
         long_texts=dataset.long_texts,
         # The run holds the lock; the job is in reference cycles, which would hold it on.
         check_folder=(lambda: None) if lock is None else partial(check_folder, ref(lock)),

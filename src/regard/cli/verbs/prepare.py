@@ -36,7 +36,7 @@ def prepare(
     Example: regard prepare tour --data runs/tour/corpus --out prepared/tour --workers 2
     """
     from regard.ground.workers import RayActors, StartWorkers, WorkerProcesses
-    from regard.training.prepared_data import SETS, prepare_data
+    from regard.training.prepared_data import prepare_data, set_title
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
@@ -58,4 +58,4 @@ def prepare(
             print(json_line({"set": name, **vars(counts)}), end="")
         else:
             for line in counts.lines:
-                print_line(f"{SETS[name]}: {line}")
+                print_line(f"{set_title(name)}: {line}")

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
@@ -287,6 +288,11 @@ def _side_encoder(encoders: Sequence[Encode]) -> Callable[..., list[Sequence[Ids
 def _encode_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[Sequence[Ids]]:
     pairs = zip(encoders, sides, strict=True)
     return [encode_chunk(encode, texts) for encode, texts in pairs]
+
+
+def shard_path(folder: Path, name: str) -> Path:
+    """Path of the shards of a set of examples, whose name may be a path, too."""
+    return folder / quote(name, safe="")
 
 
 def with_suffix(path: Path, suffix: str) -> Path:

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batches import shards
-from regard.data.batches.shards import Chunk, Encode, Ids, TokenShard, encode_chunks, store_rows
+from regard.data.batches.shards import (
+    Chunk,
+    Encode,
+    Ids,
+    TokenShard,
+    encode_chunks,
+    shard_path,
+    store_rows,
+)
 from regard.data.readers.documents import (
     DocumentPart,
     DocumentSource,
@@ -95,7 +103,7 @@ def tokenize_documents(
     Stored ids are current if the files and the tokenizer's `fingerprint` are unchanged. Documents
     without a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
     """
-    path = Path(folder) / name
+    path = shard_path(Path(folder), name)
 
     def encoded(counted: DropCounts) -> Iterator[Chunk]:
         skipped = None if dropped is None else counted
