@@ -109,6 +109,7 @@ class PairTask(Task[Pair, AnyReading]):
             place.skip_bad,
             place.start_workers,
             read_only=place.prepared is not None,
+            deduplicate=place.deduplicate,
         )
         folders = data.corpora(place.data)
         train = {name: self.source(files, folder) for name, folder in folders.items()}

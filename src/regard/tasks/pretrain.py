@@ -45,7 +45,7 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 TEACHER = "objective.distillation.teacher"
 DEV_SEED = 0  # the targets of development sets are the same for every seed
-PERPLEXITY = "perplexity"
+PERPLEXITY, DEV = "perplexity", "dev"
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
@@ -165,7 +165,7 @@ class Pretrain(Task[str, Reading]):
             for name, folder in folders
         ]
         if data.dev.held_out is None:
-            dev = self._tokenize("dev", data.dev, place.data, tokenizer, place, DropCounts())
+            dev = self._tokenize(DEV, data.dev, place.data, tokenizer, place, DropCounts())
             data.dev.require(dev, "dev", self.unit)
         else:
             (whole,) = train
@@ -344,4 +344,5 @@ class Pretrain(Task[str, Reading]):
             whole=self.objectives.whole_texts,
             start_workers=place.start_workers,
             read_only=place.prepared is not None,
+            deduplicate=place.deduplicate and name != DEV,
         )

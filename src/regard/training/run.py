@@ -123,9 +123,10 @@ def prepare(
     ``prepared`` has tokenizer and tokenised examples.
     """
     task = task_of(recipe)
-    if prepared is not None:
-        check_prepared(recipe, prepared)
-    place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device, prepared)
+    unique = prepared is not None and check_prepared(recipe, prepared)
+    place = RunPaths(
+        data, out, world.is_leader, resume, skip_bad, world.device, prepared, deduplicate=unique
+    )
     plan = task.resolve(data)
     check_model(recipe, plan.facts)
     again = resume and (out / RECIPE).is_file()

@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from regard.data.batches.duplicates import write_unique
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.sampler import Collator, Dataset
 from regard.data.batches.shards import (
@@ -17,6 +18,7 @@ from regard.data.batches.shards import (
     encode_chunks,
     shard_path,
     store_rows,
+    write_staged,
 )
 from regard.data.batches.training_data import Batching, TrainingData, held_out_indices
 from regard.data.readers.fields import DropCounts
@@ -26,6 +28,7 @@ from regard.ground.workers import StartWorkers
 from regard.text.vocabulary import Vocabulary
 
 Pair = Sequence[Ids]  # source and target
+DEV = "dev"
 
 
 class PairCollator(Collator[Pair], Protocol):
@@ -40,7 +43,7 @@ class PairStore:
     """Store of tokenised pairs in ``folder``; with ``skip_bad``, bad pairs are left out.
 
     Workers tokenise in parallel if ``start_workers`` is given. A store that is ``read_only`` must
-    be complete.
+    be complete. With ``deduplicate``, training pairs that occur before are left out.
     """
 
     sides: tuple[Vocabulary, Vocabulary]
@@ -49,6 +52,7 @@ class PairStore:
     skip_bad: bool = False
     start_workers: StartWorkers | None = None
     read_only: bool = False
+    deduplicate: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
     def tokenize(self, name: str, source: Source) -> TokenShardPair:
@@ -73,9 +77,17 @@ class PairStore:
             yield from map(Chunk, encode_chunks(encoders, sides, self.start_workers))
 
         settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
-        limits = {"source": vocab, "target": vocab}
-        path, read_only = shard_path(self.folder, name), self.read_only
-        return store_rows(path, source, limits, settings, encoded, dropped, read_only=read_only)
+        unique = self.deduplicate and name != DEV
+        return store_rows(
+            shard_path(self.folder, name),
+            source,
+            {"source": vocab, "target": vocab},
+            {**settings, **({"deduplicate": True} if unique else {})},
+            encoded,
+            dropped,
+            read_only=self.read_only,
+            write=write_unique if unique else write_staged,
+        )
 
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
         """Encode pairs of texts."""
@@ -183,7 +195,7 @@ def load_pairs(
         if dropout:
             dev_rows = store.encode([texts_of(pair) for pair in dev_rows])
     else:
-        dev_rows = store.tokenize("dev", dev)
+        dev_rows = store.tokenize(DEV, dev)
 
     def dataset(rows: TokenShardPair) -> PairDataset:
         if not dropout:
