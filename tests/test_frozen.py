@@ -81,6 +81,8 @@ NEW: tuple[str, ...] = (
     r"(?:compare|cite|probe)\b.*",
     r"(?:serve|studio) .*",
     r"\S+ train\.keep_every = 0",
+    r"\S+ data\.mix = PydanticUndefined",
+    r"prepare --deduplicate = False",
     r"train --(?:branch|at) = None",
     r"evaluate --dev = False",
     r"MetricScore\.statistics",

@@ -5,14 +5,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from regard.data.batches import shards
-from regard.data.batches.shards import Chunk, TokenShard, write_staged
+from regard.data.batches import duplicates, shards
+from regard.data.batches.duplicates import count_bits, repeated_rows, write_unique
+from regard.data.batches.shards import Chunk, TokenShard, read_blocks, write_staged
 from regard.ground.workers import Workers
-from regard.training import prepared_data
 from regard.training.prepared_data import prepare_data, shard_statistics
 from regard.training.recipe import read
 from small import write_corpus
+from small_documents import write_animals
 from small_labels import write_owls
 from verb import run
 
@@ -114,8 +117,9 @@ def test_other_folders_and_tasks_are_refused(corpus, tmp_path):
 
 def test_statistics_count_lengths_and_duplicates(tmp_path, monkeypatch):
     """Duplicates are pairs of equal sides; they are counted in parts of few hashes."""
-    monkeypatch.setattr(prepared_data, "HASHES", 4)
+    monkeypatch.setattr(duplicates, "HASHES", 4)
     monkeypatch.setattr(shards, "CHUNK", 3)
+    monkeypatch.setattr(shards, "BLOCK", 4)
     sides = [[[1, 2], [1], [1, 2], [3], [1, 2], [1, 2]], [[5], [6], [5], [], [7], [5]]]
     paths = [tmp_path / f"train.{side}" for side in ("source", "target")]
     write_staged(paths, [9, 9], [Chunk(sides)], tmp_path / "train.json")
@@ -123,6 +127,86 @@ def test_statistics_count_lengths_and_duplicates(tmp_path, monkeypatch):
     assert (found.examples, found.duplicates) == (6, 2)
     assert found.lengths["source"]["tokens"] == 10 and found.lengths["source"]["longest"] == 2
     assert found.lengths["target"]["mean"] == 5 / 6
-    rows = [row for block in TokenShard.blocks_at(paths[0]) for row in block]
+    blocks = [*read_blocks(paths)]
+    assert [len(source) for source, _ in blocks] == [1, 1, 1, 2, 1]
+    rows = [row for source, _ in blocks for row in source]
     assert all(np.array_equal(row, other) for row, other in zip(rows, sides[0], strict=True))
     assert shard_statistics(tmp_path / "other") is None
+
+
+ROWS = st.lists(st.tuples(*[st.lists(st.integers(0, 1), max_size=2)] * 2), min_size=1, max_size=30)
+FEW = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+@settings(**FEW, max_examples=40)
+@given(ROWS, st.integers(1, 5), st.integers(1, 4))
+def test_the_first_of_equal_rows_stays(tmp_path, rows, chunk, hashes):
+    """Whatever the sizes of chunks and of parts, in the order of the files."""
+    paths = [tmp_path / f"train.{side}" for side in ("source", "target")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(duplicates, "HASHES", hashes)
+        patch.setattr(shards, "CHUNK", chunk)
+        patch.setattr(shards, "BLOCK", 3)
+        parts = [rows[i : i + chunk] for i in range(0, len(rows), chunk)]
+        chunks = [Chunk([*zip(*part, strict=True)]) for part in parts]
+        left_out = write_unique(paths, [2, 2], chunks, tmp_path / "train.json")
+        bits = repeated_rows(paths)
+    first = [*dict.fromkeys((tuple(source), tuple(target)) for source, target in rows)]
+    written = [[tuple(row.tolist()) for row in TokenShard(path)] for path in paths]
+    assert [*zip(*written, strict=True)] == first
+    assert left_out == len(rows) - len(first) and count_bits(bits) == 0
+    assert not [*tmp_path.glob("all.*")]
+
+
+def repeat_lines(corpus, times):
+    for side in ("src", "tgt"):
+        path = corpus / f"train.{side}"
+        path.write_text(path.read_text() * times)
+
+
+def test_duplicates_are_left_out_whoever_tokenises(corpus, tmp_path, monkeypatch):
+    """The training set is that of the lines without repetition; the development set stays."""
+    monkeypatch.setattr(shards, "CHUNK", 7)
+    repeat_lines(corpus, 2)
+    for side in ("src", "tgt"):
+        path = corpus / f"dev.{side}"
+        path.write_text(path.read_text() * 2)
+    recipe, unique = read(corpus / "small.toml"), {"deduplicate": True, "data": corpus}
+    counted = prepare_data(recipe, tmp_path / "all", data=corpus)["train"]
+    found = prepare_data(recipe, tmp_path / "alone", **unique)
+    prepare_data(recipe, tmp_path / "shared", start_workers=Inline, **unique)
+    assert files_of(tmp_path / "alone") == files_of(tmp_path / "shared")
+    assert counted.duplicates >= 120 and found["train"].duplicates == 0
+    assert found["train"].left_out == counted.duplicates
+    assert found["train"].examples == counted.examples - counted.duplicates
+    assert found["dev"].examples == 24 and found["dev"].duplicates >= 12
+    left_out = f"{counted.duplicates} duplicates left out"
+    assert left_out in next(found["train"].lines)
+
+
+def test_training_reads_a_folder_without_duplicates(corpus, tmp_path):
+    repeat_lines(corpus, 2)
+    recipe, out = corpus / "small.toml", tmp_path / "prepared"
+    prepare = ("prepare", recipe, "--data", corpus, "--out", out)
+    assert "duplicates left out" in run(*prepare, "--deduplicate").stdout
+    refused = run(*prepare, code=2).stderr
+    assert "was prepared by another recipe (differs in: deduplicate)" in refused
+    train = ("train", recipe, "--data", corpus, "--device", "cpu", "--set", "train.steps=1")
+    run(*train, "--out", tmp_path / "run", "--prepared", out, code=None)
+    assert not (tmp_path / "run" / "data").exists()
+    held_out = ("--set", "data.dev={held_out=4}", "--deduplicate", "--out", tmp_path / "no")
+    refused = run("prepare", recipe, "--data", corpus, *held_out, code=2).stderr
+    assert "duplicates cannot be left out: data.dev.held_out" in refused
+    assert not (tmp_path / "no").exists()
+
+
+def test_documents_that_occur_before_are_left_out(tmp_path):
+    folder = write_animals(tmp_path)
+    text = (folder / "animals.txt").read_text().strip()
+    (folder / "animals.txt").write_text(f"{text}\n\n{text}\n")
+    (folder / "dev.txt").write_text(text + "\n")
+    recipe = read(folder / "animals.toml", ["data.dev={documents='dev.txt'}"])
+    every = prepare_data(recipe, tmp_path / "all", data=folder)["train"]
+    unique = prepare_data(recipe, tmp_path / "unique", data=folder, deduplicate=True)["train"]
+    assert (every.examples, every.duplicates) == (48, 24)
+    assert (unique.examples, unique.duplicates, unique.left_out) == (24, 0, 24)

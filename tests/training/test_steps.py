@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.batches.sampler import START, Sampler
+from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.ground.batch import BatchLimits
 from regard.training.distributed import World
 from regard.training.loop.steps import read_ahead, read_steps
@@ -19,7 +19,7 @@ from regard.training.loop.trainer import Trainer
 CPU = torch.device("cpu")
 
 
-class Numbers:
+class Numbers(Dataset):
     """Examples that are their own index and length; remembers what was read."""
 
     window, ahead = 40, 0

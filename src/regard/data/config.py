@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -19,6 +20,7 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import is_there, write_text
 from regard.text.hansards import LANGUAGES
 
+TRAIN = "train"
 TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
 FILE_KEYS = ("source", "target", *TABLES, "headings", "file", "documents", "text")
 DELIMITED = frozenset({"delimiter", "quoting", "encoding", "header"})
@@ -271,6 +273,11 @@ class DataConfig(Config):
     """The examples to score the trained model on."""
     more_tests: dict[str, FilesConfig] = Field(default_factory=dict)
     """Further test sets, by name."""
+    mix: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Corpora to train on, by weight: folders in the data folder, each with the files that `train`
+    names. An epoch has as many examples as all corpora together, and of each its share by weight;
+    no example is repeated before all of its corpus was read. See
+    [scale.md](scale.md#mixing-corpora)."""
     links: LinksConfig | None = None
     """Gold word links, for the alignment error rate of a ladder."""
     longest_characters: int = Field(5_000, ge=1)
@@ -282,10 +289,31 @@ class DataConfig(Config):
         """The test sets by name."""
         return {**({} if self.test is None else {"test": self.test}), **self.more_tests}
 
+    def corpora(self, root: Path) -> dict[str, Path]:
+        """Folders of the training files, by name of the set: train, or the corpora of ``mix``."""
+        return {f"mix.{name}": root / name for name in self.mix} or {TRAIN: root}
+
+    def check_folders(self, root: Path) -> None:
+        """Refuse corpora whose folders are missing under the data root."""
+        for name in self.mix:
+            if not (root / name).is_dir():
+                raise BadInput(f"{root / name}: no such folder; data.mix names it as a corpus")
+
+    def check_files(self, root: Path) -> None:
+        """Refuse training and development sets whose files are missing under the data root."""
+        self.check_folders(root)
+        for folder in self.corpora(root).values():
+            self.train.check_files(folder, TRAIN)
+        self.dev.check_files(root, "dev")
+
     @model_validator(mode="after")
     def _read_again_and_again(self) -> "DataConfig":
         if any(files.held_out for files in (self.train, *self.tests.values())):
             raise ValueError("held_out can only be used in data.dev")
+        if self.mix and self.dev.held_out:
+            raise ValueError("dev.held_out cannot be used with mix: name a development file")
+        if self.mix and self.train.has_pairs and STDIN in self.train.under(Path()).paths:
+            raise ValueError("mix reads files in folders; train cannot be standard input")
         for files in (self.dev, *self.tests.values()):
             if files.has_pairs and STDIN in files.under(Path()).paths:
                 raise ValueError("only data.train can be standard input")

@@ -6,7 +6,9 @@ loss is -log σ(c·w) - Σ_i log σ(-c·w_i) (word2vec: Mikolov et al., 2013). E
 Unknown words are read, but neither predicted nor drawn. Draws depend on (seed, epoch, row).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -72,9 +74,9 @@ class NegativeSampling(RowObjective):
         plan = sentence_rows(documents, template.frame(1), longest)
         return lambda epoch: plan
 
-    def count_words(self, documents: Documents, vocab: int) -> "NegativeSampling":
+    def count_words(self, documents: Sequence[Documents], vocab: int) -> "NegativeSampling":
         counts_V = np.zeros(vocab, np.int64)
-        for row in documents.rows:
+        for row in chain.from_iterable(corpus.rows for corpus in documents):
             counts_V += np.bincount(row, minlength=vocab)
         return replace(self, counts_V=counts_V)
 

@@ -176,7 +176,7 @@ class RowObjective(Objective[AnnotatedRow, object]):
         plan = full_rows(documents, template.frame(1), longest)
         return lambda epoch: plan
 
-    def count_words(self, documents: Documents, vocab: int) -> "RowObjective":
+    def count_words(self, documents: Sequence[Documents], vocab: int) -> "RowObjective":
         """Return the objective with the word counts of the training documents, if it needs them."""
         return self
 

@@ -123,7 +123,7 @@ class Sum(Objective[AnnotatedRow, object]):
         """The fields of documents that are records; None: documents are texts."""
         return self._row_maker.fields
 
-    def count_words(self, documents: Documents, vocab: int) -> "Sum":
+    def count_words(self, documents: Sequence[Documents], vocab: int) -> "Sum":
         """Return the sum with word counts of the training documents, where they are needed."""
         return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
 

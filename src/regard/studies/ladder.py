@@ -274,8 +274,9 @@ def _check(ladder: LadderRun) -> None:
     for run in ladder.runs:
         _check_model(run.rung.name, run.recipe, data)
     task_of(recipe).check_data(data, ladder.skip_bad)
-    for files in (recipe.data.train, recipe.data.dev):
-        source = files.under(data)
+    folders = recipe.data.corpora(data).values()
+    train = [recipe.data.train.under(folder) for folder in folders]
+    for source in (*train, recipe.data.dev.under(data)):
         if STDIN in source.paths and len(ladder.runs) > 1:
             raise BadInput(
                 "data.train: cannot be standard input, since every rung of the ladder reads it"

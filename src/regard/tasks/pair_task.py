@@ -51,7 +51,7 @@ class BLEUConfig(Config):
 class PairTask(Task[Pair, AnyReading]):
     """A task whose model reads one text of a pair and writes the other."""
 
-    unit, limits_characters = "pairs", True
+    unit, limits_characters, mixes_corpora = "pairs", True, True
     test_metrics: ClassVar[tuple[str, ...]] = ("BLEU", "chrF", "TER")
 
     @abstractmethod
@@ -76,12 +76,14 @@ class PairTask(Task[Pair, AnyReading]):
         return files.under(data)
 
     def train_pairs(self, files: FilesConfig, place: RunPaths) -> Iterator[Pair]:
-        """The pairs to train on, one by one; it is an error if there are none."""
-        source, longest = self.source(files, place.data), self.tables.data.longest_characters
-        pairs = read_pairs(source, longest, place.dropping())
-        first = [*islice(pairs, 1)]
-        self.tables.data.train.require(first, "train", self.unit)
-        yield from chain(first, pairs)
+        """The pairs to train on, one by one; it is an error if a corpus has none."""
+        data = self.tables.data
+        for name, folder in data.corpora(place.data).items():
+            source = self.source(files, folder)
+            pairs = read_pairs(source, data.longest_characters, place.dropping())
+            first = [*islice(pairs, 1)]
+            data.train.require(first, name, self.unit)
+            yield from chain(first, pairs)
 
     def vocabulary_texts(
         self, files: FilesConfig, place: RunPaths, texts_of: Callable[[Pair], Iterable[str]]
@@ -107,10 +109,12 @@ class PairTask(Task[Pair, AnyReading]):
             place.skip_bad,
             place.start_workers,
             read_only=place.prepared is not None,
+            deduplicate=place.deduplicate,
         )
-        train = self.source(files, place.data)
+        folders = data.corpora(place.data)
+        train = {name: self.source(files, folder) for name, folder in folders.items()}
         dev = data.dev.held_out or self.source(data.dev, place.data)
-        return load_pairs(store, self.tables.batching, train, dev, dropout)
+        return load_pairs(store, self.tables.batching, train, dev, dropout, data.mix)
 
     def dev_inputs(
         self, prepared: Prepared[AnyReading], place: RunPaths, count: int

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from regard.data.batches.document_dataset import DocumentDataset
+from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.training_data import TrainingData, held_out_indices
 from regard.data.config import FilesConfig
 from regard.data.readers.documents import DocumentSource
@@ -44,14 +45,14 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 TEACHER = "objective.distillation.teacher"
 DEV_SEED = 0  # the targets of development sets are the same for every seed
-PERPLEXITY = "perplexity"
+PERPLEXITY, DEV = "perplexity", "dev"
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
 class Pretrain(Task[str, Reading]):
     """The task "pretrain"."""
 
-    name, unit = "pretrain", "documents"
+    name, unit, mixes_corpora = "pretrain", "documents", True
     test_metrics = (PERPLEXITY,)
     own_tables: ClassVar = {"text": EncoderTextConfig, "objective": ObjectivesConfig}
 
@@ -137,12 +138,18 @@ class Pretrain(Task[str, Reading]):
         data = self.tables.data
         tests = () if self.listed.score_texts else ("test", "more_tests")
         yield from (f"data.{key}" for key in tests if getattr(data, key))
+        if data.mix and self.objectives.carries_state:
+            yield "data.mix where each row of a batch continues one of the batch before"
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         files_of, dropped = self.tables.data, DropCounts() if skip_bad else None
-        for files in (files_of.train, files_of.dev, *files_of.tests.values()):
+        files_of.check_folders(data)
+        folders = files_of.corpora(data).values()
+        sets = [(files_of.train, folder) for folder in folders]
+        sets += [(files, data) for files in (files_of.dev, *files_of.tests.values())]
+        for files, folder in sets:
             if files.held_out is None:
-                for path in self._collection(files, data).paths:
+                for path in self._collection(files, folder).paths:
                     if not Path(path).is_file():
                         raise BadInput(f"{path}: no such file or folder")
         for name, files in files_of.tests.items():
@@ -152,27 +159,34 @@ class Pretrain(Task[str, Reading]):
     def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
         data, dropped = self.tables.data, DropCounts()
         tokenizer = plan.read_texts(place, lambda: self._sentences(place))
-        train = self._tokenize("train", data.train, tokenizer, place, dropped)
+        folders = data.corpora(place.data).items()
+        train = [
+            self._tokenize(name, data.train, folder, tokenizer, place, dropped)
+            for name, folder in folders
+        ]
         if data.dev.held_out is None:
-            dev = self._tokenize("dev", data.dev, tokenizer, place, DropCounts())
+            dev = self._tokenize(DEV, data.dev, place.data, tokenizer, place, DropCounts())
             data.dev.require(dev, "dev", self.unit)
         else:
-            train_N, dev_N = map(np.sort, held_out_indices(len(train), data.dev.held_out))
-            held_out = f"data.dev.held_out ({len(dev_N):,} of {train.name})"
-            train, dev = train.chosen(train_N), train.chosen(dev_N, held_out)
+            (whole,) = train
+            train_N, dev_N = map(np.sort, held_out_indices(len(whole), data.dev.held_out))
+            held_out = f"data.dev.held_out ({len(dev_N):,} of {whole.name})"
+            train, dev = [whole.chosen(train_N)], whole.chosen(dev_N, held_out)
         self.objectives.to(place.device)
         batching = self.tables.batching
         objectives = self.objectives.count_words(train, len(tokenizer.training_words))
-        rows = self._rows(objectives, train, tokenizer, self.tables.seed)
+        rows = [
+            self._rows(objectives, documents, tokenizer, self.tables.seed) for documents in train
+        ]
         dev_rows = self._rows(objectives, dev, tokenizer, DEV_SEED)
         dev_streams = objectives.dev_streams(dev_rows, batching.limits)
         dataset = TrainingData(
             batching=batching,
-            train=objectives.train_streams(rows, batching.limits)
+            train=objectives.train_streams(rows[0], batching.limits)
             if objectives.carries_state
-            else rows,
+            else mixed_dataset(rows, data.mix, self.tables.seed),
             dev=(dev_streams or dev_rows).read_all(),
-            sizes={"train": len(train), "dev": len(dev)},
+            sizes={"train": sum(map(len, train)), "dev": len(dev)},
             dropped=dropped,
             dev_streams=0 if dev_streams is None else dev_streams.rows,
         )
@@ -189,21 +203,32 @@ class Pretrain(Task[str, Reading]):
         """Sentences to learn a vocabulary from; an even sample if there are too many."""
         data = self.tables.data
         sizes: list[int] = []
-        for number, sentences in self._documents(data.train, place):
+        for number, sentences in self._train_documents(place):
             sizes += [0] * (number == len(sizes))
             sizes[number] += sum(map(len, sentences))
-        data.train.require(sizes, "train", self.unit)
         chosen = np.ones(len(sizes), dtype=bool)
         if data.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), data.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
-        documents = self._documents(data.train, place)
+        documents = self._train_documents(place)
         to_learn = (sentences for number, sentences in documents if chosen[number])
         return sample_texts((sentence for sentences in to_learn for sentence in sentences), share)
 
-    def _documents(self, files: FilesConfig, place: RunPaths) -> Iterator[tuple[int, list[str]]]:
+    def _train_documents(self, place: RunPaths) -> Iterator[tuple[int, list[str]]]:
+        """Sentences of each training document, numbered through all corpora."""
+        data, number = self.tables.data, -1
+        for name, folder in data.corpora(place.data).items():
+            first = number + 1
+            for within, sentences in self._documents(data.train, folder, place):
+                number = first + within
+                yield number, sentences
+            data.train.require(range(first, number + 1), name, self.unit)
+
+    def _documents(
+        self, files: FilesConfig, folder: Path, place: RunPaths
+    ) -> Iterator[tuple[int, list[str]]]:
         """Sentences of each document, in parts, with the number of the document."""
-        source, whole = self._collection(files, place.data), self.objectives.whole_texts
+        source, whole = self._collection(files, folder), self.objectives.whole_texts
         number = 0
         for part in source.parts(place.dropping(), whole=whole):
             if part.texts:
@@ -214,7 +239,8 @@ class Pretrain(Task[str, Reading]):
         self, prepared: Prepared[Reading], place: RunPaths, count: int
     ) -> list[tuple[object, ...]]:
         files, held_out = self.tables.data.dev, self.tables.data.dev.held_out
-        documents = self._documents(files if held_out is None else self.tables.data.train, place)
+        files = files if held_out is None else self.tables.data.train
+        documents = self._documents(files, place.data, place)
         if held_out is not None:
             every = sum(prepared.dataset.sizes[name] for name in ("train", "dev"))
             chosen = {*held_out_indices(every, held_out)[1].tolist()}
@@ -301,6 +327,7 @@ class Pretrain(Task[str, Reading]):
         self,
         name: str,
         files: FilesConfig,
+        folder: Path,
         tokenizer: RowTokenizer,
         place: RunPaths,
         dropped: DropCounts,
@@ -309,7 +336,7 @@ class Pretrain(Task[str, Reading]):
         return tokenize_documents(
             place.store,
             name,
-            self._collection(files, place.data),
+            self._collection(files, folder),
             words.encode_all if self.fields is None else self.fields.encoder(tokenizer.words),
             vocab=len(words),
             fingerprint=words.fingerprint,
@@ -317,4 +344,5 @@ class Pretrain(Task[str, Reading]):
             whole=self.objectives.whole_texts,
             start_workers=place.start_workers,
             read_only=place.prepared is not None,
+            deduplicate=place.deduplicate and name != DEV,
         )

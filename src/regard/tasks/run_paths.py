@@ -24,7 +24,8 @@ class RunPaths:
 
     One process ``leads``: it writes. Models that help to prepare the data run on its ``device``.
     A run may read a folder that was ``prepared``, with tokenizer and tokenised examples. Workers
-    tokenise in parallel if ``start_workers`` is given.
+    tokenise in parallel if ``start_workers`` is given. With ``deduplicate``, training examples that
+    occur before are left out.
     """
 
     data: Path
@@ -35,6 +36,7 @@ class RunPaths:
     device: torch.device = CPU
     prepared: Path | None = None
     start_workers: StartWorkers | None = None
+    deduplicate: bool = False
 
     @property
     def store(self) -> Path:

@@ -8,6 +8,7 @@ loop is independent of tasks.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -94,6 +95,7 @@ class Task(ABC, Generic[Example, AnyReading]):
     test_metrics: ClassVar[tuple[str, ...]] = ()
     has_intervals: ClassVar[bool] = False  # whether scores on test sets have intervals by default
     has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
+    mixes_corpora: ClassVar[bool] = False  # whether ``data.mix`` applies
     default_smoothing: ClassVar[float] = 0.0  # of labels, where the recipe has no train.smoothing
 
     def __init__(self, tables: Tables):
@@ -155,6 +157,13 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The parts of all examples of files."""
         return map(self.content, self.read(files, data, dropped))
 
+    def train_contents(
+        self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
+    ) -> Iterator[ExampleContent]:
+        """The parts of all examples of training files, of every corpus."""
+        folders = self.tables.data.corpora(data).values()
+        return chain.from_iterable(self.contents(files, folder, dropped) for folder in folders)
+
     def read_required(self, name: str, data: Path, dropped: DropCounts | None) -> list[Example]:
         """Examples of the test set of this name; an empty one is refused."""
         files = self.tables.data.tests[name]
@@ -181,8 +190,7 @@ class Task(ABC, Generic[Example, AnyReading]):
 
         Files of the other sets must be there.
         """
-        for name in ("train", "dev"):
-            getattr(self.tables.data, name).check_files(data, name)
+        self.tables.data.check_files(data)
         return {
             name: len(self.read_required(name, data, DropCounts() if skip_bad else None))
             for name in self.tables.data.tests

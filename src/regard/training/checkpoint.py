@@ -70,6 +70,7 @@ class RunProgress:
     best_loss: Annotated[float, Field(allow_inf_nan=False)] | None = None  # where it is known
     settings: dict[str, Any] = field(default_factory=dict)
     unreported: PendingTotals | None = None
+    corpora: dict[str, Count] = field(default_factory=dict)  # examples of each, if they are mixed
 
     __pydantic_config__ = STRICT
 
@@ -85,7 +86,7 @@ class CheckpointState:
 
 
 STATES = TypeAdapter(CheckpointState)
-ADDED = {"best_loss", "first_loss"}  # fields of the progress that older checkpoints lack
+ADDED = {"best_loss", "corpora", "first_loss"}  # fields of the progress that older checkpoints lack
 
 
 class Checkpoints:

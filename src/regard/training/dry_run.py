@@ -151,9 +151,10 @@ def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:
     recipe = run.job.recipe
     files, task = recipe.data, task_of(recipe)
     train = files.train.without_stdin(run.out / STDIN_COPY, again=True)
-    read = partial(task.contents, data=data, dropped=DropCounts() if skip_bad else None)
+    dropped = DropCounts() if skip_bad else None
+    read = partial(task.contents, data=data, dropped=dropped)
     if files.dev.held_out is None:
-        sets = {"train": read(train), "dev": read(files.dev)}
+        sets = {"train": task.train_contents(train, data, dropped), "dev": read(files.dev)}
     else:
         held_out = np.zeros(run.sizes["train"] + run.sizes["dev"], dtype=bool)
         labels = task.split_labels(read(train))

@@ -4,16 +4,14 @@ The folder has the tokenizer in ``text``, the examples in ``data``, and in ``pre
 recipe's tables that decide them and their statistics.
 """
 
-import hashlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
-from regard.data.batches.shards import TokenShard
+from regard.data.batches.duplicates import COMPARED, count_bits, repeated_rows
+from regard.data.batches.shards import TokenShard, read_lengths, shard_path, with_suffix
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, write_json
 from regard.ground.lock import is_vacant, lock_folder
@@ -24,34 +22,41 @@ from regard.training.recipe import Recipe, task_of
 
 RECORD = "prepared.json"
 SETS = {"train": "training", "dev": "development"}
+MIX, UNIQUE = "mix", "deduplicate"
 TASKS = ("translate", "text-to-text", "pretrain")  # whose examples are tokenised on disk
 DECIDING = {  # keys of a recipe's tables on which the files depend; none: all keys
     "text": (),
-    "data": ("train", "dev", "longest_characters"),
+    "data": ("train", "dev", "longest_characters", MIX),
     "model": ("paper", "start", "vocabulary"),
 }
-SIDES = ("source", "target", "tokens")
-ROWS = 65_536  # that are read at once
-HASHES = 1 << 19  # that are sorted at once
-DIGEST = 8  # bytes of the hash of an example
 
 
 @dataclass(frozen=True)
 class ShardStatistics:
-    """Counts of a set of examples: tokens and lengths by side, and how many occur before."""
+    """Counts of a set of examples: tokens and lengths by side, and how many occur before.
+
+    ``left_out`` counts duplicates that were left out.
+    """
 
     examples: int
     duplicates: int
     lengths: dict[str, dict[str, float]]
+    left_out: int = 0
 
     @property
     def lines(self) -> Iterator[str]:
         """The statistics as lines of text."""
         share = self.duplicates / max(1, self.examples)
-        yield f"{self.examples:,} examples, {self.duplicates:,} duplicates ({share:.1%})"
+        left_out = f", {self.left_out:,} duplicates left out" if self.left_out else ""
+        yield f"{self.examples:,} examples, {self.duplicates:,} duplicates ({share:.1%}){left_out}"
         for side, lengths in self.lengths.items():
             parts = [f"{name} {value:,.4g}" for name, value in lengths.items() if name != "tokens"]
             yield f"{side}: {lengths['tokens']:,.0f} tokens; length: {', '.join(parts)}"
+
+
+def set_title(name: str) -> str:
+    """Name of a set for people: training, development, or a corpus of the training set."""
+    return SETS.get(name) or f"{SETS['train']} ({name.removeprefix(MIX + '.')})"
 
 
 def prepare_data(
@@ -61,25 +66,38 @@ def prepare_data(
     data: Path = Path(),
     skip_bad: bool = False,
     start_workers: StartWorkers | None = None,
+    deduplicate: bool = False,
 ) -> dict[str, ShardStatistics]:
     """Write tokenizer and tokenised examples of a recipe to a folder; statistics by set.
 
-    What an earlier call has completed is not written again.
+    What an earlier call has completed is not written again. With ``deduplicate``, training examples
+    that occur before are left out.
     """
+    if deduplicate and recipe.data.dev.held_out:
+        fault = "data.dev.held_out numbers the examples of files; name a development file"
+        raise BadInput(f"duplicates cannot be left out: {fault}")
     task = task_of(recipe)
     _check_task(task)
     plan = task.resolve(data)
     task.check_data(data, skip_bad)
-    origin = _deciding(recipe)
+    origin = _deciding(recipe) | ({UNIQUE: True} if deduplicate else {})
     if not is_vacant(out) and not (out / RECORD).is_file():
         raise BadInput(f"{out}: has files that were not prepared; choose a new or empty folder")
     with lock_folder(out):
         if (out / RECORD).is_file():
             _check_recipe(out, read_json(out / RECORD), origin)
         write_json(out / RECORD, {"recipe": origin})
-        place = RunPaths(data, out, resume=True, skip_bad=skip_bad, start_workers=start_workers)
+        place = RunPaths(
+            data,
+            out,
+            resume=True,
+            skip_bad=skip_bad,
+            start_workers=start_workers,
+            deduplicate=deduplicate,
+        )
         dropped = task.prepare(plan, place).dataset.dropped
-        by_set = {name: shard_statistics(out / "data" / name) for name in SETS}
+        sets = (*recipe.data.corpora(data), "dev")
+        by_set = {name: shard_statistics(shard_path(place.store, name)) for name in sets}
         statistics = {name: counts for name, counts in by_set.items() if counts is not None}
         counted = {name: vars(counts) for name, counts in statistics.items()}
         record = {"recipe": origin, "complete": True, "dropped": dropped, "sets": counted}
@@ -87,15 +105,18 @@ def prepare_data(
     return statistics
 
 
-def check_prepared(recipe: Recipe, folder: Path) -> None:
-    """Refuse a folder that does not have all the data of a recipe."""
+def check_prepared(recipe: Recipe, folder: Path) -> bool:
+    """Refuse a folder without all the data of a recipe; returns whether it has no duplicates."""
     _check_task(task_of(recipe))
     if not (folder / RECORD).is_file():
         raise BadInput(f"{folder}: no {RECORD} is there; the data was not prepared")
     record = read_json(folder / RECORD)
     if not record.get("complete"):
         raise BadInput(f"{folder}: is incomplete; prepare the data again, to the end")
-    _check_recipe(folder, record, _deciding(recipe))
+    stored = record.get("recipe")
+    deduplicated = isinstance(stored, dict) and bool(stored.get(UNIQUE))
+    _check_recipe(folder, record, _deciding(recipe) | ({UNIQUE: True} if deduplicated else {}))
+    return deduplicated
 
 
 def _check_task(task: Task) -> None:
@@ -109,14 +130,16 @@ def _check_recipe(folder: Path, record: Mapping[str, JSON], origin: Mapping[str,
     """Refuse a folder whose record names another recipe than ``origin``."""
     stored = record.get("recipe")
     stored = stored if isinstance(stored, dict) else {}
-    if changed := [name for name in origin if stored.get(name) != origin[name]]:
+    if changed := [name for name in {**origin, **stored} if stored.get(name) != origin.get(name)]:
         differs = f"was prepared by another recipe (differs in: {', '.join(changed)})"
         raise BadInput(f"{folder}: {differs}; choose another folder")
 
 
 def _deciding(recipe: Recipe) -> dict[str, JSON]:
-    """The values of a recipe that decide what is prepared, by table."""
+    """The values of a recipe that decide what is prepared, by table: of a mixture its names."""
     dumped = recipe.model_dump(mode="json", serialize_as_any=True)
+    mix = dumped["data"].pop(MIX)
+    dumped["data"] |= {MIX: [*mix]} if mix else {}
     tables = {
         name: {
             key: value for key, value in (dumped.get(name) or {}).items() if key in keys or not keys
@@ -129,27 +152,26 @@ def _deciding(recipe: Recipe) -> dict[str, JSON]:
 def shard_statistics(path: Path) -> ShardStatistics | None:
     """Statistics of the shards at PATH.SIDE; None if there are none.
 
-    Memory does not depend on the number of examples: files are read in blocks, and hashes of
-    examples are sorted in parts.
+    Files are read in blocks, and hashes of examples are sorted in parts: memory is a bit for each
+    example.
     """
-    paths = [path.with_name(f"{path.name}.{side}") for side in SIDES]
-    paths = [side for side in paths if side.with_name(f"{side.name}.idx").exists()]
+    paths = [with_suffix(path, f".{side}") for side in COMPARED]
+    paths = [side for side in paths if with_suffix(side, ".idx").exists()]
     if not paths:
         return None
     counts = {side.suffix[1:]: np.zeros(1, np.int64) for side in paths}
-    examples = 0
-    with tempfile.TemporaryFile() as hashes:
-        for blocks in zip(*map(TokenShard.blocks_at, paths), strict=True):
-            for name, rows in zip(counts, blocks, strict=True):
-                counts[name] = _added(counts[name], np.bincount([*map(len, rows)]))
-            for example in zip(*blocks, strict=True):
-                digest = hashlib.blake2b(digest_size=DIGEST)
-                for row in example:
-                    digest.update(len(row).to_bytes(8) + row.tobytes())
-                hashes.write(digest.digest())
-                examples += 1
-        duplicates = _duplicates(hashes, examples)
-    return ShardStatistics(examples, duplicates, {n: _lengths(c) for n, c in counts.items()})
+    for side in paths:
+        for lengths in read_lengths(side):
+            name = side.suffix[1:]
+            counts[name] = _added(counts[name], np.bincount(lengths))
+    record = with_suffix(path, ".json")
+    left_out = read_json(record).get("duplicates", 0) if record.exists() else 0
+    return ShardStatistics(
+        len(TokenShard(paths[0])),
+        count_bits(repeated_rows(paths)),
+        {name: _lengths(counts_L) for name, counts_L in counts.items()},
+        left_out,
+    )
 
 
 def _added(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -170,17 +192,3 @@ def _lengths(counts_L: np.ndarray) -> dict[str, float]:
         **{name: float(np.searchsorted(ends, q * rows)) for name, q in quantiles.items()},
         "longest": float(len(counts_L) - 1),
     }
-
-
-def _duplicates(hashes: BinaryIO, count: int) -> int:
-    """The number of hashes that occur before, counted for one range of values after another."""
-    parts, duplicates = -(-count // HASHES) or 1, 0
-    for part in range(parts):
-        hashes.seek(0)
-        chosen: list[np.ndarray] = []
-        while block := hashes.read(DIGEST * ROWS):
-            values = np.frombuffer(block, "<u8")
-            chosen.append(values[values % np.uint64(parts) == part])
-        ordered = np.sort(np.concatenate([*chosen, np.empty(0, "<u8")]))
-        duplicates += int((ordered[1:] == ordered[:-1]).sum())
-    return duplicates

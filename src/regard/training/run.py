@@ -123,9 +123,10 @@ def prepare(
     ``prepared`` has tokenizer and tokenised examples.
     """
     task = task_of(recipe)
-    if prepared is not None:
-        check_prepared(recipe, prepared)
-    place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device, prepared)
+    unique = prepared is not None and check_prepared(recipe, prepared)
+    place = RunPaths(
+        data, out, world.is_leader, resume, skip_bad, world.device, prepared, deduplicate=unique
+    )
     plan = task.resolve(data)
     check_model(recipe, plan.facts)
     again = resume and (out / RECIPE).is_file()
@@ -189,7 +190,7 @@ def _prepared_run(
         split_data=fingerprint if recipe.data.dev.held_out else "",
         eager=objective.eager or ((facts.eager or facts.in_rectangles) and not in_rectangles),
         in_rectangles=in_rectangles,
-        remarks=remarks,
+        remarks=(*remarks, *dataset.remarks),
         long_texts=dataset.long_texts,
         # The run holds the lock; the job is in reference cycles, which would hold it on.
         check_folder=(lambda: None) if lock is None else partial(check_folder, ref(lock)),

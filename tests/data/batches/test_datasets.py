@@ -114,7 +114,7 @@ def test_a_fingerprint_is_the_same_in_another_process():
 
 @pytest.mark.parametrize("held_out", [None, 9])
 def test_lengths_and_weights_of_pairs_are_known_by_index(store, files, held_out):
-    data = load_pairs(store, BATCHING, files, held_out or files)
+    data = load_pairs(store, BATCHING, {"train": files}, held_out or files)
     indices = np.arange(len(data.train))[::-2]
     examples = data.train.read(0, indices)
     lengths = data.train.lengths(OBJECTIVE, 0, indices).tolist()
@@ -126,7 +126,7 @@ def test_lengths_and_weights_of_pairs_are_known_by_index(store, files, held_out)
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_held_out_pairs_are_not_trained_on(store, files, dropout):
-    data = load_pairs(store, BATCHING, files, 9, dropout)
+    data = load_pairs(store, BATCHING, {"train": files}, 9, dropout)
     train_N, dev_N = held_out_indices(40, 9)
     assert data.sizes == {"train": 31, "dev": 9} and len(data.train) == 31
     assert data.dev_texts(4) == [TEXTS[i] for i in dev_N[:4]]
@@ -137,7 +137,7 @@ def test_held_out_pairs_are_not_trained_on(store, files, dropout):
 
 
 def test_dropout_is_drawn_by_epoch_and_example_alone(store, files):
-    train = load_pairs(store, BATCHING, files, files, 0.5).train
+    train = load_pairs(store, BATCHING, {"train": files}, files, 0.5).train
     assert train.lengths(OBJECTIVE, 0, np.arange(9)) is None
     assert train.weights(OBJECTIVE, 0, np.arange(9)) is None
     whole = train.read(0, np.arange(40))
@@ -152,7 +152,7 @@ def test_development_batches_hold_every_example_once(store, files):
         def __init__(self, rank):
             self.rank = rank
 
-    data = load_pairs(store, BATCHING, files, files)
+    data = load_pairs(store, BATCHING, {"train": files}, files)
     batches = [batch for rank in range(3) for batch in data.dev_batches(OBJECTIVE, Rank(rank))]
     assert sum(batch.weight for batch in batches) == sum(len(pair[1]) + 1 for pair in TEXTS)
     assert sum(batch.inputs.target.layout.rows for batch in batches) == 40

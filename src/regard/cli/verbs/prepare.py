@@ -21,6 +21,9 @@ def prepare(
         Option("--workers", min=1, help="Number of processes that tokenise.", show_default="none"),
     ] = None,
     ray: options.RAY = None,
+    deduplicate: Annotated[
+        bool, Option("--deduplicate", help="Leave out training examples that occur before.")
+    ] = False,
     skip_bad: options.SKIP_BAD = False,
     as_json: options.JSON = False,
 ) -> None:
@@ -31,12 +34,14 @@ def prepare(
     size. The bytes that are written do not depend on --workers or --ray. Files are complete or not
     there; the same command, run again, keeps what is complete.
 
-    Numbers of examples, duplicates and tokens, and lengths, are printed for each set.
+    Numbers of examples, duplicates and tokens, and lengths, are printed for each set. Duplicates
+    are examples with the tokens of an earlier one (of a corpus of data.mix). With --deduplicate the
+    first of them stays, and the others are left out of the training set.
 
     Example: regard prepare tour --data runs/tour/corpus --out prepared/tour --workers 2
     """
     from regard.ground.workers import RayActors, StartWorkers, WorkerProcesses
-    from regard.training.prepared_data import SETS, prepare_data
+    from regard.training.prepared_data import prepare_data, set_title
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
@@ -51,11 +56,16 @@ def prepare(
         start_workers = partial(WorkerProcesses, workers)
     folder = out or Path("prepared") / path.stem
     statistics = prepare_data(
-        described, folder, data=data, skip_bad=skip_bad, start_workers=start_workers
+        described,
+        folder,
+        data=data,
+        skip_bad=skip_bad,
+        start_workers=start_workers,
+        deduplicate=deduplicate,
     )
     for name, counts in statistics.items():
         if as_json:
             print(json_line({"set": name, **vars(counts)}), end="")
         else:
             for line in counts.lines:
-                print_line(f"{SETS[name]}: {line}")
+                print_line(f"{set_title(name)}: {line}")

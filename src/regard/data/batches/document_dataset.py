@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from math import ceil
 from typing import ClassVar, TypeVar, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
 Item = TypeVar("Item")
+MOST_PLANS = 64  # of a small corpus that is repeated in an epoch
 Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Item]]
 """Rows, their numbers and a key (seed, epoch) → the same rows with targets."""
 
@@ -34,11 +36,15 @@ class DocumentDataset(Dataset[Item]):
     plan: PlanRows
     annotate: Annotate[Item]
     seed: int
+    cached_plans: int = 1
 
     @cached_property
     def planned(self) -> PlanRows:
-        """The function ``plan``, with the plan of the last epoch cached."""
-        return lru_cache(maxsize=1)(self.plan)
+        """The function ``plan``, with the plans of the last epochs cached."""
+        return lru_cache(maxsize=self.cached_plans)(self.plan)
+
+    def in_rounds(self, rounds: float) -> "DocumentDataset[Item]":
+        return replace(self, cached_plans=min(MOST_PLANS, ceil(rounds) + 1))
 
     @cached_property
     def _count(self) -> int:

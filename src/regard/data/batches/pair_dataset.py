@@ -1,12 +1,14 @@
 """Datasets of pairs of texts, tokenised once on disk, or in every epoch with BPE-dropout."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 
+from regard.data.batches.duplicates import write_unique
+from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.sampler import Collator, Dataset
 from regard.data.batches.shards import (
     Chunk,
@@ -14,7 +16,9 @@ from regard.data.batches.shards import (
     TokenShardPair,
     chunks_of,
     encode_chunks,
+    shard_path,
     store_rows,
+    write_staged,
 )
 from regard.data.batches.training_data import Batching, TrainingData, held_out_indices
 from regard.data.readers.fields import DropCounts
@@ -24,6 +28,7 @@ from regard.ground.workers import StartWorkers
 from regard.text.vocabulary import Vocabulary
 
 Pair = Sequence[Ids]  # source and target
+DEV = "dev"
 
 
 class PairCollator(Collator[Pair], Protocol):
@@ -38,7 +43,7 @@ class PairStore:
     """Store of tokenised pairs in ``folder``; with ``skip_bad``, bad pairs are left out.
 
     Workers tokenise in parallel if ``start_workers`` is given. A store that is ``read_only`` must
-    be complete.
+    be complete. With ``deduplicate``, training pairs that occur before are left out.
     """
 
     sides: tuple[Vocabulary, Vocabulary]
@@ -47,6 +52,7 @@ class PairStore:
     skip_bad: bool = False
     start_workers: StartWorkers | None = None
     read_only: bool = False
+    deduplicate: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
     def tokenize(self, name: str, source: Source) -> TokenShardPair:
@@ -71,9 +77,17 @@ class PairStore:
             yield from map(Chunk, encode_chunks(encoders, sides, self.start_workers))
 
         settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
-        limits = {"source": vocab, "target": vocab}
-        path, read_only = self.folder / name, self.read_only
-        return store_rows(path, source, limits, settings, encoded, dropped, read_only=read_only)
+        unique = self.deduplicate and name != DEV
+        return store_rows(
+            shard_path(self.folder, name),
+            source,
+            {"source": vocab, "target": vocab},
+            {**settings, **({"deduplicate": True} if unique else {})},
+            encoded,
+            dropped,
+            read_only=self.read_only,
+            write=write_unique if unique else write_staged,
+        )
 
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
         """Encode pairs of texts."""
@@ -158,30 +172,45 @@ class PairData(TrainingData[Pair]):
 
 
 def load_pairs(
-    store: PairStore, batching: Batching, train: Source, dev: Source | int, dropout: float = 0.0
+    store: PairStore,
+    batching: Batching,
+    train: Mapping[str, Source],
+    dev: Source | int,
+    dropout: float = 0.0,
+    mix: Mapping[str, float] | None = None,
 ) -> PairData:
-    """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out."""
+    """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out.
+
+    Several sets to train on are mixed by the weights ``mix``, in the same order.
+    """
     read = store.store_texts if dropout else store.tokenize
-    rows, train_N, dev_N = read("train", train), None, None
+    sets = {name: read(name, source) for name, source in train.items()}
+    train_N, dev_N = None, None
     dev_rows: Any
     if isinstance(dev, int):
+        ((name, rows),) = sets.items()
         train_N, dev_N = held_out_indices(len(rows), dev)
+        dev = train[name]
         dev_rows = [rows[i] for i in dev_N]
         if dropout:
             dev_rows = store.encode([texts_of(pair) for pair in dev_rows])
     else:
-        dev_rows = store.tokenize("dev", dev)
-    dataset = PairDataset(rows, train_N)
-    if dropout:
-        dataset = BPEDropoutDataset(rows, train_N, store.sides, dropout, batching.seed)
+        dev_rows = store.tokenize(DEV, dev)
+
+    def dataset(rows: TokenShardPair) -> PairDataset:
+        if not dropout:
+            return PairDataset(rows, train_N)
+        return BPEDropoutDataset(rows, train_N, store.sides, dropout, batching.seed)
+
+    corpora = [*map(dataset, sets.values())]
     return PairData(
         batching=batching,
-        train=dataset,
+        train=mixed_dataset(corpora, mix or {}, batching.seed),
         dev=dev_rows,
-        sizes={"train": len(dataset), "dev": len(dev_rows)},
+        sizes={"train": sum(map(len, corpora)), "dev": len(dev_rows)},
         dropped=store.dropped,
         store=store,
-        dev_source=train if isinstance(dev, int) else dev,
+        dev_source=dev,
         dev_N=dev_N,
     )
 

@@ -100,6 +100,11 @@ class Dataset(Generic[Item]):
         """Digest of the content: a resumed run compares it."""
         raise NotImplementedError
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is printed at the start of a run."""
+        return ()
+
     def read(self, epoch: int, indices: np.ndarray) -> Sequence[Item]:
         """Read these examples."""
         raise NotImplementedError
@@ -114,6 +119,14 @@ class Dataset(Generic[Item]):
     def weights(self, objective: Collator, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         """The weights of examples by an objective; None if they are known only after reading."""
         return None
+
+    def count_corpora(self, indices: np.ndarray) -> dict[str, int]:
+        """Numbers of examples by corpus, if several are mixed."""
+        return {}
+
+    def in_rounds(self, rounds: float) -> "Dataset[Item]":
+        """The dataset, to be read in this number of epochs at once."""
+        return self
 
     def sampler(
         self, objective: Collator, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts

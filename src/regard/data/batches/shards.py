@@ -7,12 +7,13 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 
@@ -33,7 +34,7 @@ OFFSET = "<i8"
 PARTS = (".bin", ".idx")
 META = ("rows", "elements", "vocab", "dtype", "checksums")
 CHUNK = 10_000  # rows written at once
-BLOCK = 1 << 22  # bytes whose checksum is taken at once
+BLOCK = 1 << 22  # bytes whose checksum is taken at once, or ids that are read at once
 
 
 class Chunk(NamedTuple):
@@ -71,18 +72,10 @@ class TokenShard:
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self[i] for i in range(len(self)))
 
-    @staticmethod
-    def blocks_at(path: Path) -> Iterator[list[np.ndarray]]:
-        """The rows at a path in blocks, read from the files without mapping them."""
-        shard = TokenShard(path)
-        kind, files = shard._data.dtype, [with_suffix(path, part) for part in PARTS]
-        with files[0].open("rb") as data, files[1].open("rb") as index:
-            begin = np.fromfile(index, OFFSET, 1)
-            while len(ends := np.fromfile(index, OFFSET, CHUNK)):
-                offsets = np.concatenate([begin, ends])
-                values = np.fromfile(data, kind, int(offsets[-1] - offsets[0]))
-                yield np.split(values, (offsets - offsets[0])[1:-1])
-                begin = ends[-1:]
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the ids on disk."""
+        return self._data.dtype
 
     @property
     def lengths(self) -> np.ndarray:
@@ -146,12 +139,13 @@ def store_rows(
     dropped: Dropped,
     *,
     read_only: bool = False,
+    write: "WriteRows | None" = None,
 ) -> TokenShardPair:
     """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
 
     Rows are encoded anew if the files of ``source`` or ``settings`` have changed, or, if the store
     is ``read_only``, refused. Standard input cannot be compared, so it is always read. Examples
-    that are left out are counted in ``dropped``.
+    that are left out are counted in ``dropped``. ``write`` may leave out rows of its own.
     """
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
     contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
@@ -170,8 +164,9 @@ def store_rows(
         first = next(chunks, None)
         if first is None:
             raise BadInput(f"{source.name}: no usable text (left out: {contents['dropped']})")
-        write_staged(paths, sides.values(), chain([first], chunks), record)
-        write_json(record, contents)
+        write = write or write_staged
+        left_out = write(paths, [*sides.values()], chain([first], chunks), record)
+        write_json(record, {**contents, "duplicates": left_out} if left_out else contents)
     if dropped is not None:
         dropped.update(contents.get("dropped", {}))
     return TokenShardPair(*map(TokenShard, paths))
@@ -179,8 +174,8 @@ def store_rows(
 
 def write_staged(
     paths: Sequence[Path], vocabs: Collection[int], chunks: Iterable[Chunk], record: Path
-) -> None:
-    """Write chunks, each of which has rows for every path.
+) -> int:
+    """Write chunks, each of which has rows for every path; leaves out 0 rows.
 
     Files get their names when all are complete. `record` describes the older files, and is
     deleted first: a crash in between leaves no files that look complete.
@@ -200,6 +195,11 @@ def write_staged(
     finally:
         for side in staged:
             side.discard()
+    return 0
+
+
+WriteRows = Callable[[Sequence[Path], Collection[int], Iterable[Chunk], Path], int]
+"""Function that writes chunks, as ``write_staged``, and returns how many rows it left out."""
 
 
 class _Staged:
@@ -287,6 +287,50 @@ def _side_encoder(encoders: Sequence[Encode]) -> Callable[..., list[Sequence[Ids
 def _encode_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[Sequence[Ids]]:
     pairs = zip(encoders, sides, strict=True)
     return [encode_chunk(encode, texts) for encode, texts in pairs]
+
+
+def read_lengths(path: Path) -> Iterator[np.ndarray]:
+    """The lengths of the rows at a path, in blocks."""
+    last = np.zeros(1, OFFSET)
+    with with_suffix(path, ".idx").open("rb") as index:
+        index.seek(last.nbytes)
+        while len(ends := np.fromfile(index, OFFSET, CHUNK)):
+            yield np.diff(ends, prepend=last)
+            last = ends[-1:]
+
+
+def read_blocks(paths: Sequence[Path]) -> Iterator[list[list[np.ndarray]]]:
+    """The rows at several paths, side by side, in blocks of few ids or of one row.
+
+    Files are read, not mapped: pages of a mapped file would count as memory.
+    """
+    kinds = [TokenShard(path).dtype for path in paths]
+    with ExitStack() as opened:
+        files = [opened.enter_context(with_suffix(path, ".bin").open("rb")) for path in paths]
+        for lengths in zip(*map(read_lengths, paths), strict=True):
+            for rows in _blocks(sum(lengths)):
+                yield [
+                    np.split(
+                        np.fromfile(file, kind, int(length[rows].sum())),
+                        np.cumsum(length[rows])[:-1],
+                    )
+                    for file, kind, length in zip(files, kinds, lengths, strict=True)
+                ]
+
+
+def _blocks(lengths: np.ndarray) -> Iterator[slice]:
+    """Slices of successive rows whose lengths add up to ``BLOCK`` at most, or of a longer row."""
+    ends, first = np.cumsum(lengths), 0
+    while first < len(ends):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + BLOCK, side="right")))
+        yield slice(first, last)
+        first = last
+
+
+def shard_path(folder: Path, name: str) -> Path:
+    """Path of the shards of a set of examples, whose name may be a path, too."""
+    return folder / quote(name, safe="")
 
 
 def with_suffix(path: Path, suffix: str) -> Path:

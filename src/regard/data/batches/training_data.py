@@ -59,6 +59,11 @@ class TrainingData(Generic[Item]):
     long_texts: str = ""
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is printed at the start of a run about the training examples."""
+        return self.train.remarks
+
+    @property
     def fingerprint(self) -> str:
         """The fingerprint of the training examples."""
         return self.train.fingerprint

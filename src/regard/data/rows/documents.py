@@ -13,7 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.batches import shards
-from regard.data.batches.shards import Chunk, Encode, Ids, TokenShard, encode_chunks, store_rows
+from regard.data.batches.duplicates import write_unique
+from regard.data.batches.shards import (
+    Chunk,
+    Encode,
+    Ids,
+    TokenShard,
+    encode_chunks,
+    shard_path,
+    store_rows,
+    write_staged,
+)
 from regard.data.readers.documents import (
     DocumentPart,
     DocumentSource,
@@ -87,6 +97,7 @@ def tokenize_documents(
     whole: bool = False,
     start_workers: StartWorkers | None = None,
     read_only: bool = False,
+    deduplicate: bool = False,
 ) -> Documents:
     """Tokenise documents into ids below `vocab`; stored ids in `folder` are used if current.
 
@@ -94,8 +105,9 @@ def tokenize_documents(
 
     Stored ids are current if the files and the tokenizer's `fingerprint` are unchanged. Documents
     without a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
+    With `deduplicate`, documents whose tokens occur before are left out, too.
     """
-    path = Path(folder) / name
+    path = shard_path(Path(folder), name)
 
     def encoded(counted: DropCounts) -> Iterator[Chunk]:
         skipped = None if dropped is None else counted
@@ -120,8 +132,16 @@ def tokenize_documents(
 
     format = WHOLE_FORMAT if whole else FORMAT
     settings = {"format": format, "vocab": vocab, "fingerprint": fingerprint}
-    sides = {"tokens": vocab, "sentences": LONGEST}
-    stored = store_rows(path, collection, sides, settings, encoded, dropped, read_only=read_only)
+    stored = store_rows(
+        path,
+        collection,
+        {"tokens": vocab, "sentences": LONGEST},
+        {**settings, **({"deduplicate": True} if deduplicate else {})},
+        encoded,
+        dropped,
+        read_only=read_only,
+        write=write_unique if deduplicate else write_staged,
+    )
     documents = Documents(stored.source, stored.target, collection.name, stored.checksum)
     if not np.array_equal(documents.borders, _from_zero(stored.source.lengths)):
         raise BadInput(f"{path}: sentences and tokens do not match; delete both")

@@ -114,6 +114,7 @@ class ReportEvent(Event):
             "fill": self.fill,
             "seconds": self.progress.seconds,
             "flops": self.progress.flops,
+            **{f"{name} examples": count for name, count in self.progress.corpora.items()},
         }
 
     def lines(self, steps: int = 0) -> list[str]:
@@ -121,8 +122,15 @@ class ReportEvent(Event):
         return [
             f"step {self.progress.step:>6,}{length}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
             f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} {self.counted}/s  "
-            f"batches {self.fill:.0%} full  {duration(self.seconds_left)} left"
+            f"batches {self.fill:.0%} full  {self._corpora}{duration(self.seconds_left)} left"
         ]
+
+    @property
+    def _corpora(self) -> str:
+        """Shares of mixed corpora in the examples read so far."""
+        total = max(1, sum(self.progress.corpora.values()))
+        shares = self.progress.corpora.items()
+        return "".join(f"{name} {count / total:.1%}  " for name, count in shares)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ All processes draw the same batches from the same keys, and each reads only its 
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ class BatchSlice(NamedTuple):
 class StepRows:
     """One step: the slices of this process, the lengths of all rows, and the cursor after it.
 
+    ``corpora`` counts the rows of each corpus, if several are mixed.
     ``weight`` is the weight of all targets of the step. If weights are only known after reading, it
     is the weight of this process's rows, and ``partial`` is set.
     """
@@ -40,6 +41,7 @@ class StepRows:
     lengths: np.ndarray
     weight: np.ndarray
     partial: bool
+    corpora: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_steps(job: Job, start: Cursor) -> Iterator[StepRows]:
@@ -68,7 +70,9 @@ def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
     else:
         weight = np.concatenate(weights).sum(axis=0)  # type: ignore[arg-type]
     lengths = np.concatenate([batch.lengths for batch in batches])
-    return StepRows(drawn[-1][0], slices, lengths, weight, partial)
+    indices = np.concatenate([batch.indices for batch in batches])
+    corpora = job.sampler.dataset.count_corpora(indices)
+    return StepRows(drawn[-1][0], slices, lengths, weight, partial, corpora)
 
 
 def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice]]:

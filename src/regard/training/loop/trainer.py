@@ -194,6 +194,10 @@ class Trainer:
             step=number,
             cursor=rows.cursor,
             tokens=self.progress.tokens + tokens,
+            corpora={
+                name: self.progress.corpora.get(name, 0) + count
+                for name, count in rows.corpora.items()
+            },
             flops=self.progress.flops + self.job.flops([*map(tuple, rows.lengths.tolist())]),
             seconds=self.seconds_before + monotonic() - self.began,
         )

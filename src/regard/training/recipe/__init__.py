@@ -112,6 +112,8 @@ class Recipe(Config):
             yield "train.smoothing"
         if "longest_characters" in data and not task.limits_characters:
             yield "data.longest_characters where files have a reader, or documents"
+        if self.data.mix and not task.mixes_corpora:
+            yield "data.mix"
 
     def only(self, names: Iterable[str]) -> "Recipe":
         """Ladder with these rungs only."""

@@ -29,6 +29,7 @@ SHAPES = {
 
 TABLES = {
     "labels.weights": "write a table, as in { yes = 2.0 }",
+    "data.mix": "write a table of weights by folder, as in { news = 3.0, web = 1.0 }",
     "data.more_tests": "write a table of test sets, as in { web = { … } }; {} drops inherited ones",
 }
 """Description of the value, for tables whose keys are names."""
