@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import httpx
 import pytest
+from starlette.responses import Response, StreamingResponse
 
 from regard.api import Model
 from regard.cli.verbs.serve import serve
@@ -327,6 +329,76 @@ def test_requests_in_time_keep_their_connection(models, monkeypatch):
             read_health(steady)
             assert is_cut_off(steady)
             assert server.client.get("/health").status_code == 200
+
+
+LARGE = 24 << 20  # bytes: more than the buffers of a connection
+
+
+async def large_answer(exchange):
+    return Response(bytes(LARGE))
+
+
+async def large_stream(exchange):
+    async def parts():
+        for _ in range(LARGE >> 16):
+            yield bytes(1 << 16)
+
+    return StreamingResponse(parts())
+
+
+@contextmanager
+def asked_for_a_large_answer(server, path):
+    """A connection with a small buffer, over which a large answer comes."""
+    address = server.client.base_url.host, server.client.base_url.port
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.settimeout(10)
+        connection.connect(address)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def large_doors():
+    routes = [
+        DoorRoute("GET", "/large", large_answer, "Many bytes."),
+        DoorRoute("GET", "/stream", large_stream, "Many bytes, part by part."),
+    ]
+    return [*DOORS, Door("large", routes, DOORS[0].error)]
+
+
+@pytest.mark.parametrize("path", ["/large", "/stream"])
+def test_a_client_that_does_not_read_is_cut_off(models, large_doors, monkeypatch, path):
+    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.2)
+    with running({"one": models["one"]}, doors=large_doors) as server:
+        with asked_for_a_large_answer(server, path) as idle:
+            end = time.monotonic() + 10
+            refused = 'regard_rejected_total{reason="client_does_not_read"} 1.0'
+            while refused not in server.client.get("/metrics").text:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            with pytest.raises(ConnectionResetError):
+                while idle.recv(1 << 16):
+                    pass
+        assert server.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/large", "/stream"])
+def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_doors, monkeypatch, path):
+    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.4)
+    monkeypatch.setattr("regard.serving.server.READ_BYTES", 1)
+    with (
+        running({"one": models["one"]}, doors=large_doors) as server,
+        asked_for_a_large_answer(server, path) as slow,
+    ):
+        size, start = 0, time.monotonic()
+        while size < LARGE:
+            part = slow.recv(1 << 20)
+            assert part
+            size += len(part)
+            time.sleep(len(part) / LARGE)
+        assert time.monotonic() - start > 0.8
+        assert "client_does_not_read" not in server.client.get("/metrics").text
 
 
 def test_a_full_queue_answers_429(models):

@@ -42,7 +42,6 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
 ALLOWED_HEADERS += ["x-request-timeout-seconds"]
 CLIENT_HEADER = re.compile(r"x-stainless-[a-z-]{1,64}")  # which OpenAI's clients send
-SEND_SECONDS = 30.0  # for a client that does not read
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -132,11 +131,8 @@ class App:
             response = self._error(door, error, id_)
         response.headers["x-request-id"] = id_
         self._allow_origin(request, response)
-        sent = TimedSend(send)
         try:
-            await response(scope, receive, sent)
-        except (TimeoutError, OSError):
-            exchange.log["cut_off"] = True
+            await response(scope, receive, send)
         except Exception as error:  # in the middle of a stream
             LOG.error("request %s failed", id_, exc_info=error)
         self._note(exchange, path, response.status_code, time.perf_counter() - start)
@@ -213,17 +209,6 @@ class App:
         }
         line |= {"status": status, "ms": round(seconds * 1_000, 2), **more}
         ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
-
-
-class TimedSend:
-    """The send function of a connection, with a time limit for clients that do not read."""
-
-    def __init__(self, send: Send):
-        self.send = send
-
-    async def __call__(self, message: Message) -> None:
-        async with asyncio.timeout(SEND_SECONDS):
-            await self.send(message)
 
 
 class BadRequest(Refusal):
