@@ -25,6 +25,7 @@ from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
 from serving.running_server import running
 from small import command, environment
@@ -425,6 +426,70 @@ def test_a_deadline_answers_504(server):
     assert server.post("/v1/generate", {**body, "deadline": 9}, headers=header).status_code == 504
     wrong = server.post("/v1/generate", body, headers={"x-request-timeout-seconds": "soon"})
     assert wrong.status_code == 400
+
+
+LATE = "no answer within 0.1 s"
+TOKENIZING = {
+    "/v1/embed": ({"text": "a"}, {"error": {"kind": "deadline_exceeded", "message": LATE}}),
+    "/embed": ({"inputs": "a"}, {"error": LATE, "error_type": "Backend"}),
+    "/embed_all": ({"inputs": "a"}, {"error": LATE, "error_type": "Backend"}),
+    "/predict": ({"inputs": "a", "truncate": False}, {"error": LATE, "error_type": "Backend"}),
+    "/tokenize": ({"inputs": ["a", "a"]}, {"error": LATE, "error_type": "Backend"}),
+    "/detokenize": ({"tokens": [5]}, {"error": LATE, "error_type": "Backend"}),
+    "/decode": ({"ids": [5]}, {"error": LATE, "error_type": "Backend"}),
+    "/models/one": ({"inputs": "a"}, {"error": LATE, "error_type": "generation"}),
+    "/v1/embeddings": (
+        {"model": "one", "input": "a"},
+        {
+            "error": {
+                "message": LATE,
+                "type": "server_error",
+                "param": None,
+                "code": "deadline_exceeded",
+            }
+        },
+    ),
+}
+
+
+@pytest.fixture
+def slow_tokenizer(models, monkeypatch):
+    """The texts that a model has read; it needs some time for each."""
+    (words,) = models["one"].tokenizer.vocabularies
+    texts = []
+
+    def slow(before):
+        def run(*given, **more):
+            time.sleep(0.2)
+            texts.append(given)
+            return before(*given, **more)
+
+        return run
+
+    for kind, name in ((type(words), "decode"), (type(words), "segment"), (RowTokenizer, "rows")):
+        monkeypatch.setattr(kind, name, slow(getattr(kind, name)))
+    return texts
+
+
+@pytest.mark.parametrize("path", TOKENIZING)
+def test_the_deadline_covers_tokenizers(models, slow_tokenizer, path):
+    body, error = TOKENIZING[path]
+    with running({"one": models["one"]}) as server:
+        slow_tokenizer.clear()
+        answer = server.post(path, body, headers={"x-request-timeout-seconds": "0.1"})
+        assert (answer.status_code, answer.json()) == (504, error)
+        in_time = server.post(path, body, headers={"x-request-timeout-seconds": "20"})
+        assert in_time.status_code == 200 and slow_tokenizer
+
+
+def test_no_text_is_read_after_the_deadline(models, slow_tokenizer):
+    with running({"one": models["one"]}) as server:
+        slow_tokenizer.clear()
+        body = {"inputs": ["a"] * 20, "add_special_tokens": False}
+        header = {"x-request-timeout-seconds": "0.1"}
+        assert server.post("/tokenize", body, headers=header).status_code == 504
+        time.sleep(0.5)
+        assert len(slow_tokenizer) == 1
 
 
 def test_a_client_that_leaves_frees_its_place(server):

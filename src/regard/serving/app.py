@@ -31,7 +31,7 @@ from regard.serving.doors.door import (
 )
 from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import ServingEngine
-from regard.serving.errors import Failure, Refusal, hide_paths
+from regard.serving.errors import DeadlineExceeded, Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
 from regard.serving.settings import ServerSettings
 
@@ -162,7 +162,13 @@ class App:
         if route is None:
             raise MethodNotAllowed(by_method)
         await exchange.read_body()
-        return await _unless_gone(route.handler(exchange), request)
+        if route.admin:  # models are loaded for as long as it takes
+            return await _unless_gone(route.handler(exchange), request)
+        try:
+            async with asyncio.timeout(exchange.deadline) as exchange.timeout:
+                return await _unless_gone(route.handler(exchange), request)
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {exchange.deadline:g} s") from None
 
     def _error(self, door: Door, error: Exception, id_: str) -> Response:
         if isinstance(error, BadInput):

@@ -67,8 +67,7 @@ async def run(
     """The value of a function of the model, with its edits, in the model's thread."""
     served = body.served(exchange)
     exchange.log |= {"model": served.name, "texts": body.text}
-    call = exchange.engine.call
-    return await call(served.name, lambda _: function(served), body.tokens, exchange.deadline)
+    return await exchange.engine.call(served.name, lambda _: function(served), body.tokens)
 
 
 def binary(view: ViewRecord, served_name: str) -> Response:
