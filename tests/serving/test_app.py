@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -25,6 +26,7 @@ from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
+from regard.serving.worker import Worker
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
 from serving.running_server import running
@@ -171,6 +173,71 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 200
         assert server.post("/v1/classify", body, headers=admin).status_code == 404
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 404
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """An event for which the warm-up of models waits; it is set at first."""
+    gate, warm_up = threading.Event(), Worker._warm_up
+    gate.set()
+
+    def wait_and_warm_up(worker):
+        gate.wait(20)
+        warm_up(worker)
+
+    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
+    yield gate
+    gate.set()
+
+
+@pytest.mark.parametrize("name", ["one", "new"])
+def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_path, gate, name):
+    root, admin = tmp_path / "models", {"x-api-key": ADMIN}
+    for seed in (3, 4):
+        small_bert("one", seed=seed).save(root / f"seed-{seed}")
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
+
+    async def load_twice(url):
+        options = {"base_url": url, "headers": admin, "timeout": 30, "trust_env": False}
+        async with httpx.AsyncClient(**options) as client:
+            gate.clear()
+            loads = []
+            for seed in (3, 4):
+                body = {"folder": f"seed-{seed}", "name": name}
+                loads.append(asyncio.ensure_future(client.post("/admin/models", json=body)))
+                await asyncio.sleep(0.3)
+            assert not any(load.done() for load in loads)
+            gate.set()
+            first, last = await asyncio.gather(*loads)
+            body = {"model": name, "text": SENTENCES[0]}
+            vector = (await client.post("/v1/embed", json=body)).json()
+            listed = (await client.get("/admin/models")).json()["models"]
+            return first, last, vector["results"][0]["records"][0]["vector"], listed
+
+    with running({"one": models["one"]}, settings) as server:
+        first, last, vector, listed = asyncio.run(load_twice(server.url))
+    assert first.status_code == 409 and first.json()["error"]["kind"] == "replaced"
+    assert last.status_code == 200 and last.json() in listed
+    expected = small_bert("one", seed=4).embed(SENTENCES[:1], as_numpy=True)[0]
+    assert vector == expected.tolist()
+
+
+def test_one_process_of_several_does_not_change_its_models(models, keys, tmp_path):
+    small_bert("one", seed=3).save(tmp_path / "second")
+    admin, roots = {"x-api-key": ADMIN}, (tmp_path,)
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=roots, workers=2)
+    with running({"one": models["one"]}, settings) as server:
+        for refused in (
+            server.post("/admin/models", {"folder": "second"}, headers=admin),
+            server.client.delete("/admin/models/one", headers=admin),
+        ):
+            assert refused.status_code == 501
+            assert refused.json()["error"]["message"] == (
+                "this server has 2 processes with the same models; "
+                "to change them while it runs, start it without --workers"
+            )
+        listed = server.client.get("/admin/models", headers=admin).json()["models"]
+        assert [each["name"] for each in listed] == ["one"]
 
 
 def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):

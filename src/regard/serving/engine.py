@@ -8,7 +8,15 @@ get the answers of a direct call, whatever else is in their batches.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +31,7 @@ from regard.serving.errors import (
     Failure,
     Overloaded,
     Refusal,
+    Replaced,
     TooLarge,
     Unavailable,
     UnknownModel,
@@ -30,7 +39,7 @@ from regard.serving.errors import (
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel, inputs_of
 from regard.serving.settings import EngineLimits
-from regard.serving.worker import Answer, Work, Worker
+from regard.serving.worker import Answer, Work, Worker, call_in_loop
 from regard.tasks.components import AnyComponent
 
 __all__ = [
@@ -101,11 +110,21 @@ class ServingEngine:
             self._added.add(name)
             self._workers[name] = Worker(served, self.limits, self.metrics)
             return
-        swap = partial(asyncio.get_running_loop().call_soon_threadsafe, self._swap, name)
+        swap = partial(call_in_loop, asyncio.get_running_loop(), self._swap, name)
         before = self._coming.pop(name, None)
-        self._coming[name] = Worker(served, self.limits, self.metrics, swap)
+        coming = self._coming[name] = Worker(served, self.limits, self.metrics)
+        coming.warmed.add_done_callback(lambda _: swap())
         if before is not None:
             self._let_go(before)
+
+    async def load_and_wait(self, served: ServedModel) -> None:
+        """Serve a model, and return when it has run once and answers the requests of its name."""
+        name = served.name
+        self.load(served)
+        warmed = (self._coming.get(name) or self._workers[name]).warmed
+        await asyncio.shield(asyncio.wrap_future(warmed))
+        if self.models.get(name) is not served:
+            raise Replaced(f"model {name} was loaded again or unloaded meanwhile")
 
     def _swap(self, name: str) -> None:
         """Serve the model that was loaded last under a name, if it has run once."""

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Self, cast
@@ -80,16 +80,10 @@ Place = tuple[Work, int]
 class Worker:
     """Queue and thread of one model; ``preparing`` reads inputs in a thread of its own.
 
-    ``when_warm`` is called in the thread of the model when it has run once.
+    ``warmed`` is done when the model has run once, or was closed before.
     """
 
-    def __init__(
-        self,
-        served: ServedModel,
-        limits: EngineLimits,
-        metrics: Metrics,
-        when_warm: Callable[[], object] = lambda: None,
-    ):
+    def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
         self.served, self.limits, self.metrics = served, limits, metrics
         self.batch_tokens = limits.max_batch_tokens
         is_default = self.batch_tokens == EngineLimits.max_batch_tokens
@@ -98,15 +92,14 @@ class Worker:
         self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
+        self.warmed: Future[None] = Future()
         self._changed = threading.Condition()
         self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
         self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
-        self._thread = threading.Thread(
-            target=self._run, args=[when_warm], name=f"model-{served.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
         self._thread.start()
 
     # In the thread of the event loop.
@@ -162,14 +155,13 @@ class Worker:
 
     # In the thread of the model.
 
-    def _run(self, when_warm: Callable[[], object]) -> None:
+    def _run(self) -> None:
         if self.served.model.runner.device.type == "cuda":
             sys.setswitchinterval(SWITCH_SECONDS)
         # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
-            if not self.closing:
-                when_warm()
+            self.warmed.set_result(None)
             self._loop()
 
     def _loop(self) -> None:
@@ -374,7 +366,7 @@ class Worker:
     def _take(self, output: StepOutput) -> None:
         work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
-            _tell(work.loop, work.on_piece, output.piece)
+            call_in_loop(work.loop, work.on_piece, output.piece)
         if output.error is not None:
             self._fail(work, output.error)
         elif output.result is not None:
@@ -392,7 +384,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        _tell(work.loop, _set, work.future, [], error)
+        call_in_loop(work.loop, _set, work.future, [], error)
 
     def _fail_all(self, error: Exception) -> None:
         for work in [*self._active]:
@@ -427,14 +419,16 @@ def _reason(error: Exception) -> Exception:
     return Failure("the model failed; the log of the server has the reason")
 
 
-def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object) -> None:
+def call_in_loop(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object
+) -> None:
     """Call a function in the thread of a request, unless it has ended: then nobody waits."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *values)
 
 
 def _set_result(work: Work, answers: list[Answer]) -> None:
-    _tell(work.loop, _set, work.future, answers, None)
+    call_in_loop(work.loop, _set, work.future, answers, None)
 
 
 def _set(

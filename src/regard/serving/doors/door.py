@@ -167,11 +167,7 @@ class Exchange:
         return [_checked(answer, len(inputs)) for answer in answers]
 
     async def stream(
-        self,
-        served: ServedModel,
-        component: str,
-        given: ModelInput,
-        options: Options,
+        self, served: ServedModel, component: str, given: ModelInput, options: Options
     ) -> AsyncIterator[str | AnyResult]:
         """Pieces of the text of one input, and at last its result."""
         self.log |= {"model": served.name, "inputs": 1, "texts": given}

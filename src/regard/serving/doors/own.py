@@ -338,11 +338,7 @@ async def _answered(
 
 
 async def _stream(
-    exchange: Exchange,
-    served: ServedModel,
-    name: str,
-    given: ModelInput,
-    options: Options,
+    exchange: Exchange, served: ServedModel, name: str, given: ModelInput, options: Options
 ) -> Response:
     """Events with pieces of the text, and a last one with the whole answer."""
     pieces = exchange.stream(served, name, given, options)
