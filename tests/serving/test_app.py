@@ -20,6 +20,7 @@ from regard.api import Model
 from regard.cli.verbs.serve import serve
 from regard.ground.errors import BadInput
 from regard.inside.edits import read_edits
+from regard.inference.component import Component
 from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
@@ -33,6 +34,7 @@ from serving.running_server import running
 from small import command, environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
+from small_bert import small_bert as small_bert_files
 from small_gpt import small_gpt2
 from small_mistakes import TRANSLATORS, small_translator
 
@@ -613,6 +615,36 @@ def test_many_clients_get_their_own_answers(models, server):
         assert [*differences("", alone, answer.json()["results"], 1e-4, 1e-5)] == []
 
 
+def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
+    """It runs in the batches of a direct call, with other requests between them."""
+    run, batches = Component.run, []
+
+    def slow(component, rows, *more):
+        batches.append(len(rows))
+        time.sleep(0.05)
+        return run(component, rows, *more)
+
+    texts = [SENTENCES[n % 4] for n in range(40)]
+    model = Model(small_bert_files("one"), batch_size=4)
+
+    async def ask(url):
+        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+            large = asyncio.ensure_future(client.post("/embed", json={"inputs": texts}))
+            while len(batches) < 2:
+                await asyncio.sleep(0.005)
+            small = await client.post("/embed", json={"inputs": texts[:1]})
+            assert not large.done()
+            return (await large).json(), small.json()
+
+    with running({"one": model}, isolate=True) as server:
+        monkeypatch.setattr(Component, "run", slow)
+        large, small = asyncio.run(ask(server.url))
+    assert sorted(batches) == [1, *[4] * 10] and batches.index(1) <= 4
+    embed = model.component("embed", normalise=True).predict
+    assert large == [vector.tolist() for vector in embed(texts)]
+    assert small == [vector.tolist() for vector in embed(texts[:1])]
+
+
 def check_mutated(server, count, seed):
     answers = {}
     for path, content in mutated(count, seed):
@@ -716,14 +748,14 @@ SLOW_SERVER = """
 import sys, time, torch
 from regard.serving.server import ModelSource, ServerConfig, bind, serve
 from regard.tasks.components import Component
-run = Component.results
+run = Component.run
 def slow(self, rows, *more):
     if any("slow" in str(row.given) for row in rows):
         x = torch.ones(700, 700)
         while True:
             x = (x @ x).clamp(max=1)
     return run(self, rows, *more)
-Component.results = slow
+Component.run = slow
 from regard.serving.settings import EngineLimits
 config = ServerConfig((ModelSource(sys.argv[1]),), limits=EngineLimits(isolate=True))
 with bind("127.0.0.1", 0) as listening:

@@ -52,6 +52,7 @@ class Work:
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
+    own_batches: list[list[int]] = field(default_factory=list)  # of rows that wait, if isolated
     turn: int = 0  # the last batch that had rows of it, or the last before it arrived
     given_up: bool = False
     arrived: float = field(default_factory=time.monotonic)
@@ -278,16 +279,25 @@ class Worker:
 
     def _batch_of(self, first: Work) -> list[Place]:
         """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
+        if self.limits.isolate:
+            return self._next_own_batch(first)
         batch = self._rows_for(first)
         return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
+
+    def _next_own_batch(self, work: Work) -> list[Place]:
+        """The next batch of a direct call with the rows of a request; other requests run between."""
+        assert work.component is not None
+        if not work.own_batches:
+            rows = {number: work.row(number) for number in work.waiting}
+            work.own_batches = [*work.component.batches_by_cost(rows)]
+        numbers = work.own_batches.pop(0)
+        work.waiting = [number for own in work.own_batches for number in own]
+        return [(work, number) for number in numbers]
 
     def _rows_for(self, first: Work) -> list[Place]:
         """Rows of requests in turn, from the first on; a request whose row has no room waits."""
         component = first.component
         assert component is not None
-        if self.limits.isolate:
-            own, first.waiting = first.waiting, []
-            return [(first, number) for number in own]
         most_tokens = min(self.batch_tokens, component.limits.tokens)
         queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
@@ -318,8 +328,7 @@ class Worker:
         assert component is not None
         rows = [work.row(number) for work, number in batch]
         try:
-            results = component.results(rows) if self.limits.isolate else component.run(rows)
-            return dict(zip(batch, results, strict=True))
+            return dict(zip(batch, component.run(rows), strict=True))
         except Exception as error:
             answers: dict[Place, Answer | Exception] = {}
             works = {id(work): work for work, _ in batch}
