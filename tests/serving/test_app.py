@@ -19,8 +19,8 @@ from starlette.responses import Response, StreamingResponse
 from regard.api import Model
 from regard.cli.verbs.serve import serve
 from regard.ground.errors import BadInput
-from regard.inside.edits import read_edits
 from regard.inference.component import Component
+from regard.inside.edits import read_edits
 from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths

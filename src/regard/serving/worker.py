@@ -285,7 +285,7 @@ class Worker:
         return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
 
     def _next_own_batch(self, work: Work) -> list[Place]:
-        """The next batch of a direct call with the rows of a request; other requests run between."""
+        """The next batch of a direct call with these rows; other requests run between two."""
         assert work.component is not None
         if not work.own_batches:
             rows = {number: work.row(number) for number in work.waiting}
