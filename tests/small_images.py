@@ -1,8 +1,11 @@
 """A tiny job of images that still is the whole job: where is the bright corner?"""
 
+import base64
+import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from regard.api import Model
@@ -108,3 +111,11 @@ def write_images(folder: Path, count: int, folders: int = 3, seed: int = 0) -> l
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path, compress_level=0)
     return sorted(paths)
+
+
+def blank_png(height: int, width: int) -> str:
+    """A white image in base64, a file of few bytes."""
+    content = io.BytesIO()
+    Image = pytest.importorskip("PIL.Image")
+    Image.new("1", (width, height), 1).save(content, "PNG")
+    return base64.b64encode(content.getvalue()).decode()

@@ -8,14 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 
 import httpx
 import pytest
+from starlette.responses import Response, StreamingResponse
 
 from regard.api import Model
 from regard.cli.verbs.serve import serve
 from regard.ground.errors import BadInput
+from regard.inference.component import Component
 from regard.inside.edits import read_edits
 from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import Door, DoorRoute, decode_json
@@ -23,11 +27,14 @@ from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
+from regard.serving.worker import Worker
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
 from serving.running_server import running
 from small import command, environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
+from small_bert import small_bert as small_bert_files
 from small_gpt import small_gpt2
 from small_mistakes import TRANSLATORS, small_translator
 
@@ -168,6 +175,71 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 200
         assert server.post("/v1/classify", body, headers=admin).status_code == 404
         assert server.client.delete("/admin/models/second", headers=admin).status_code == 404
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """An event for which the warm-up of models waits; it is set at first."""
+    gate, warm_up = threading.Event(), Worker._warm_up
+    gate.set()
+
+    def wait_and_warm_up(worker):
+        gate.wait(20)
+        warm_up(worker)
+
+    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
+    yield gate
+    gate.set()
+
+
+@pytest.mark.parametrize("name", ["one", "new"])
+def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_path, gate, name):
+    root, admin = tmp_path / "models", {"x-api-key": ADMIN}
+    for seed in (3, 4):
+        small_bert("one", seed=seed).save(root / f"seed-{seed}")
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
+
+    async def load_twice(url):
+        options = {"base_url": url, "headers": admin, "timeout": 30, "trust_env": False}
+        async with httpx.AsyncClient(**options) as client:
+            gate.clear()
+            loads = []
+            for seed in (3, 4):
+                body = {"folder": f"seed-{seed}", "name": name}
+                loads.append(asyncio.ensure_future(client.post("/admin/models", json=body)))
+                await asyncio.sleep(0.3)
+            assert not any(load.done() for load in loads)
+            gate.set()
+            first, last = await asyncio.gather(*loads)
+            body = {"model": name, "text": SENTENCES[0]}
+            vector = (await client.post("/v1/embed", json=body)).json()
+            listed = (await client.get("/admin/models")).json()["models"]
+            return first, last, vector["results"][0]["records"][0]["vector"], listed
+
+    with running({"one": models["one"]}, settings) as server:
+        first, last, vector, listed = asyncio.run(load_twice(server.url))
+    assert first.status_code == 409 and first.json()["error"]["kind"] == "replaced"
+    assert last.status_code == 200 and last.json() in listed
+    expected = small_bert("one", seed=4).embed(SENTENCES[:1], as_numpy=True)[0]
+    assert vector == expected.tolist()
+
+
+def test_one_process_of_several_does_not_change_its_models(models, keys, tmp_path):
+    small_bert("one", seed=3).save(tmp_path / "second")
+    admin, roots = {"x-api-key": ADMIN}, (tmp_path,)
+    settings = ServerSettings(keys=APIKeys.read(keys), model_roots=roots, workers=2)
+    with running({"one": models["one"]}, settings) as server:
+        for refused in (
+            server.post("/admin/models", {"folder": "second"}, headers=admin),
+            server.client.delete("/admin/models/one", headers=admin),
+        ):
+            assert refused.status_code == 501
+            assert refused.json()["error"]["message"] == (
+                "this server has 2 processes with the same models; "
+                "to change them while it runs, start it without --workers"
+            )
+        listed = server.client.get("/admin/models", headers=admin).json()["models"]
+        assert [each["name"] for each in listed] == ["one"]
 
 
 def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):
@@ -329,6 +401,76 @@ def test_requests_in_time_keep_their_connection(models, monkeypatch):
             assert server.client.get("/health").status_code == 200
 
 
+LARGE = 24 << 20  # bytes: more than the buffers of a connection
+
+
+async def large_answer(exchange):
+    return Response(bytes(LARGE))
+
+
+async def large_stream(exchange):
+    async def parts():
+        for _ in range(LARGE >> 16):
+            yield bytes(1 << 16)
+
+    return StreamingResponse(parts())
+
+
+@contextmanager
+def asked_for_a_large_answer(server, path):
+    """A connection with a small buffer, over which a large answer comes."""
+    address = server.client.base_url.host, server.client.base_url.port
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        connection.settimeout(10)
+        connection.connect(address)
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def large_doors():
+    routes = [
+        DoorRoute("GET", "/large", large_answer, "Many bytes."),
+        DoorRoute("GET", "/stream", large_stream, "Many bytes, part by part."),
+    ]
+    return [*DOORS, Door("large", routes, DOORS[0].error)]
+
+
+@pytest.mark.parametrize("path", ["/large", "/stream"])
+def test_a_client_that_does_not_read_is_cut_off(models, large_doors, monkeypatch, path):
+    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.2)
+    with running({"one": models["one"]}, doors=large_doors) as server:
+        with asked_for_a_large_answer(server, path) as idle:
+            end = time.monotonic() + 10
+            refused = 'regard_rejected_total{reason="client_does_not_read"} 1.0'
+            while refused not in server.client.get("/metrics").text:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            with pytest.raises(ConnectionResetError):
+                while idle.recv(1 << 16):
+                    pass
+        assert server.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/large", "/stream"])
+def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_doors, monkeypatch, path):
+    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.4)
+    monkeypatch.setattr("regard.serving.server.READ_BYTES", 1)
+    with (
+        running({"one": models["one"]}, doors=large_doors) as server,
+        asked_for_a_large_answer(server, path) as slow,
+    ):
+        size, start = 0, time.monotonic()
+        while size < LARGE:
+            part = slow.recv(1 << 20)
+            assert part
+            size += len(part)
+            time.sleep(len(part) / LARGE)
+        assert time.monotonic() - start > 0.8
+        assert "client_does_not_read" not in server.client.get("/metrics").text
+
+
 def test_a_full_queue_answers_429(models):
     async def ask_all(url):
         async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
@@ -353,6 +495,70 @@ def test_a_deadline_answers_504(server):
     assert server.post("/v1/generate", {**body, "deadline": 9}, headers=header).status_code == 504
     wrong = server.post("/v1/generate", body, headers={"x-request-timeout-seconds": "soon"})
     assert wrong.status_code == 400
+
+
+LATE = "no answer within 0.1 s"
+TOKENIZING = {
+    "/v1/embed": ({"text": "a"}, {"error": {"kind": "deadline_exceeded", "message": LATE}}),
+    "/embed": ({"inputs": "a"}, {"error": LATE, "error_type": "Backend"}),
+    "/embed_all": ({"inputs": "a"}, {"error": LATE, "error_type": "Backend"}),
+    "/predict": ({"inputs": "a", "truncate": False}, {"error": LATE, "error_type": "Backend"}),
+    "/tokenize": ({"inputs": ["a", "a"]}, {"error": LATE, "error_type": "Backend"}),
+    "/detokenize": ({"tokens": [5]}, {"error": LATE, "error_type": "Backend"}),
+    "/decode": ({"ids": [5]}, {"error": LATE, "error_type": "Backend"}),
+    "/models/one": ({"inputs": "a"}, {"error": LATE, "error_type": "generation"}),
+    "/v1/embeddings": (
+        {"model": "one", "input": "a"},
+        {
+            "error": {
+                "message": LATE,
+                "type": "server_error",
+                "param": None,
+                "code": "deadline_exceeded",
+            }
+        },
+    ),
+}
+
+
+@pytest.fixture
+def slow_tokenizer(models, monkeypatch):
+    """The texts that a model has read; it needs some time for each."""
+    (words,) = models["one"].tokenizer.vocabularies
+    texts = []
+
+    def slow(before):
+        def run(*given, **more):
+            time.sleep(0.2)
+            texts.append(given)
+            return before(*given, **more)
+
+        return run
+
+    for kind, name in ((type(words), "decode"), (type(words), "segment"), (RowTokenizer, "rows")):
+        monkeypatch.setattr(kind, name, slow(getattr(kind, name)))
+    return texts
+
+
+@pytest.mark.parametrize("path", TOKENIZING)
+def test_the_deadline_covers_tokenizers(models, slow_tokenizer, path):
+    body, error = TOKENIZING[path]
+    with running({"one": models["one"]}) as server:
+        slow_tokenizer.clear()
+        answer = server.post(path, body, headers={"x-request-timeout-seconds": "0.1"})
+        assert (answer.status_code, answer.json()) == (504, error)
+        in_time = server.post(path, body, headers={"x-request-timeout-seconds": "20"})
+        assert in_time.status_code == 200 and slow_tokenizer
+
+
+def test_no_text_is_read_after_the_deadline(models, slow_tokenizer):
+    with running({"one": models["one"]}) as server:
+        slow_tokenizer.clear()
+        body = {"inputs": ["a"] * 20, "add_special_tokens": False}
+        header = {"x-request-timeout-seconds": "0.1"}
+        assert server.post("/tokenize", body, headers=header).status_code == 504
+        time.sleep(0.5)
+        assert len(slow_tokenizer) == 1
 
 
 def test_a_client_that_leaves_frees_its_place(server):
@@ -407,6 +613,36 @@ def test_many_clients_get_their_own_answers(models, server):
     for (path, body), answer in zip(bodies, asyncio.run(ask_all()), strict=True):
         alone = server.post(path, body).json()["results"]
         assert [*differences("", alone, answer.json()["results"], 1e-4, 1e-5)] == []
+
+
+def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
+    """It runs in the batches of a direct call, with other requests between them."""
+    run, batches = Component.run, []
+
+    def slow(component, rows, *more):
+        batches.append(len(rows))
+        time.sleep(0.05)
+        return run(component, rows, *more)
+
+    texts = [SENTENCES[n % 4] for n in range(40)]
+    model = Model(small_bert_files("one"), batch_size=4)
+
+    async def ask(url):
+        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+            large = asyncio.ensure_future(client.post("/embed", json={"inputs": texts}))
+            while len(batches) < 2:
+                await asyncio.sleep(0.005)
+            small = await client.post("/embed", json={"inputs": texts[:1]})
+            assert not large.done()
+            return (await large).json(), small.json()
+
+    with running({"one": model}, isolate=True) as server:
+        monkeypatch.setattr(Component, "run", slow)
+        large, small = asyncio.run(ask(server.url))
+    assert sorted(batches) == [1, *[4] * 10] and batches.index(1) <= 4
+    embed = model.component("embed", normalise=True).predict
+    assert large == [vector.tolist() for vector in embed(texts)]
+    assert small == [vector.tolist() for vector in embed(texts[:1])]
 
 
 def check_mutated(server, count, seed):
@@ -512,14 +748,14 @@ SLOW_SERVER = """
 import sys, time, torch
 from regard.serving.server import ModelSource, ServerConfig, bind, serve
 from regard.tasks.components import Component
-run = Component.results
+run = Component.run
 def slow(self, rows, *more):
     if any("slow" in str(row.given) for row in rows):
         x = torch.ones(700, 700)
         while True:
             x = (x @ x).clamp(max=1)
     return run(self, rows, *more)
-Component.results = slow
+Component.run = slow
 from regard.serving.settings import EngineLimits
 config = ServerConfig((ModelSource(sys.argv[1]),), limits=EngineLimits(isolate=True))
 with bind("127.0.0.1", 0) as listening:

@@ -1,7 +1,6 @@
 """The paths of regard itself, over HTTP: the records of a direct call, and the insides of a run."""
 
 import base64
-import io
 import json
 import threading
 
@@ -23,7 +22,7 @@ from serving.running_server import running
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_images import small_vit, write_images
+from small_images import blank_png, small_vit, write_images
 from small_mistakes import TRANSLATORS, small_translator
 
 INPUTS = {
@@ -324,14 +323,6 @@ def test_images_come_in_base64_and_are_bounded(tmp_path):
     with running({"vit": model}, ServerSettings(limits=RequestLimits(pixels=9))) as server:
         (result,) = server.post("/v1/label-image", {"image": encoded[0]}).json()["results"]
         assert "pixels are more than 9" in result["error"]
-
-
-def blank_png(height, width):
-    """A white image, a file of few bytes."""
-    content = io.BytesIO()
-    Image = pytest.importorskip("PIL.Image")
-    Image.new("1", (width, height), 1).save(content, "PNG")
-    return base64.b64encode(content.getvalue()).decode()
 
 
 def test_the_pixels_of_a_request_are_counted_before_any_is_decoded(monkeypatch):

@@ -1,6 +1,7 @@
 """The studio over real HTTP: files, policy, origins, records, runs, papers, and markup as text."""
 
 import json
+import threading
 from importlib.resources import files
 
 import httpx
@@ -9,13 +10,15 @@ import pytest
 from regard.api import Model
 from regard.inside.views.attention_record import unpack_weights
 from regard.inside.views.view_record import ViewRecord
-from regard.serving.app import ServerSettings
+from regard.serving.doors import images
+from regard.serving.settings import RequestLimits, ServerSettings
 from regard.studio import text_records
 from regard.studio.app import HEADERS, studio_doors
 from regard.training.metrics_log import LOG
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
+from small_images import blank_png, small_vit
 from small_mistakes import TRANSLATORS, small_translator
 
 MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
@@ -252,3 +255,32 @@ def test_markup_in_texts_stays_text(server):
 def test_a_studio_without_runs_has_none_of_their_paths():
     paths = {route.path for route in studio_doors()[-1].routes}
     assert "/studio/runs" not in paths
+
+
+IMAGE_PATHS = ("/studio/look", "/studio/evidence", "/studio/what-if")
+
+
+@pytest.mark.parametrize("path", IMAGE_PATHS)
+def test_pixels_are_bounded_before_images_are_decoded_beside_the_event_loop(path, monkeypatch):
+    threads, whole = [], images.decode_image
+
+    def noted(*given):
+        threads.append(threading.current_thread().name)
+        return whole(*given)
+
+    monkeypatch.setattr(images, "decode_image", noted)
+    settings = ServerSettings(limits=RequestLimits(pixels=100))
+    with running({"vit": small_vit()}, settings, studio_doors()) as server:
+        room = server.app.services.pixels
+        large = server.post(path, {"model": "vit", "image": blank_png(8, 13)})
+        assert large.status_code == 400 and "8 × 13 pixels are more than 100" in large.text
+        room.used = 4 * 100
+        full = server.post(path, {"model": "vit", "image": blank_png(8, 8)})
+        assert full.status_code == 429 and full.headers["retry-after"] == "1"
+        room.used = 0
+        assert not threads
+        answer = server.post(path, {"model": "vit", "image": blank_png(8, 8)})
+        assert answer.status_code == 200, answer.text
+        assert room.used == 0
+    (thread,) = threads
+    assert thread.startswith("decode-images")

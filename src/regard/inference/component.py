@@ -186,7 +186,7 @@ class Component(ABC, Generic[In, Data, Out]):
         results: dict[int, Result[Out] | BadItem] = {
             number: row for number, row in enumerate(rows) if isinstance(row, BadInput)
         }
-        batches = list(self._batches_in_order(good) if tape.live else self._batches_by_cost(good))
+        batches = list(self._batches_in_order(good) if tape.live else self.batches_by_cost(good))
         jobs = [[good[number] for number in batch] for batch in batches]
         for batch, of_batch in zip(batches, self.run_batches(jobs, tape), strict=True):
             results |= zip(batch, of_batch, strict=True)
@@ -201,8 +201,8 @@ class Component(ABC, Generic[In, Data, Out]):
         first = None if skip_bad else next(bad, None)
         return self.results(rows if first is None else rows[: first + 1])
 
-    def _batches_by_cost(self, rows: Mapping[int, Row[In, Data]]) -> Iterator[list[int]]:
-        """Numbers of rows of one group and of similar cost."""
+    def batches_by_cost(self, rows: Mapping[int, Row[In, Data]]) -> Iterator[list[int]]:
+        """The batches in which ``results`` runs rows: numbers of one group and of similar cost."""
         groups: dict[Hashable, list[int]] = {}
         for number, row in rows.items():
             groups.setdefault(row.group, []).append(number)

@@ -31,7 +31,7 @@ from regard.serving.doors.door import (
 )
 from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import ServingEngine
-from regard.serving.errors import Failure, Refusal, hide_paths
+from regard.serving.errors import DeadlineExceeded, Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
 from regard.serving.settings import ServerSettings
 
@@ -42,7 +42,6 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
 ALLOWED_HEADERS += ["x-request-timeout-seconds"]
 CLIENT_HEADER = re.compile(r"x-stainless-[a-z-]{1,64}")  # which OpenAI's clients send
-SEND_SECONDS = 30.0  # for a client that does not read
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -132,11 +131,8 @@ class App:
             response = self._error(door, error, id_)
         response.headers["x-request-id"] = id_
         self._allow_origin(request, response)
-        sent = TimedSend(send)
         try:
-            await response(scope, receive, sent)
-        except (TimeoutError, OSError):
-            exchange.log["cut_off"] = True
+            await response(scope, receive, send)
         except Exception as error:  # in the middle of a stream
             LOG.error("request %s failed", id_, exc_info=error)
         self._note(exchange, path, response.status_code, time.perf_counter() - start)
@@ -166,7 +162,13 @@ class App:
         if route is None:
             raise MethodNotAllowed(by_method)
         await exchange.read_body()
-        return await _unless_gone(route.handler(exchange), request)
+        if route.admin:  # models are loaded for as long as it takes
+            return await _unless_gone(route.handler(exchange), request)
+        try:
+            async with asyncio.timeout(exchange.deadline) as exchange.timeout:
+                return await _unless_gone(route.handler(exchange), request)
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {exchange.deadline:g} s") from None
 
     def _error(self, door: Door, error: Exception, id_: str) -> Response:
         if isinstance(error, BadInput):
@@ -213,17 +215,6 @@ class App:
         }
         line |= {"status": status, "ms": round(seconds * 1_000, 2), **more}
         ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
-
-
-class TimedSend:
-    """The send function of a connection, with a time limit for clients that do not read."""
-
-    def __init__(self, send: Send):
-        self.send = send
-
-    async def __call__(self, message: Message) -> None:
-        async with asyncio.timeout(SEND_SECONDS):
-            await self.send(message)
 
 
 class BadRequest(Refusal):

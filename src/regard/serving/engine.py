@@ -8,10 +8,19 @@ get the answers of a direct call, whatever else is in their batches.
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
@@ -22,6 +31,7 @@ from regard.serving.errors import (
     Failure,
     Overloaded,
     Refusal,
+    Replaced,
     TooLarge,
     Unavailable,
     UnknownModel,
@@ -29,7 +39,7 @@ from regard.serving.errors import (
 from regard.serving.metrics import Metrics
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel, inputs_of
 from regard.serving.settings import EngineLimits
-from regard.serving.worker import Answer, Work, Worker
+from regard.serving.worker import Answer, Work, Worker, call_in_loop
 from regard.tasks.components import AnyComponent
 
 __all__ = [
@@ -100,11 +110,21 @@ class ServingEngine:
             self._added.add(name)
             self._workers[name] = Worker(served, self.limits, self.metrics)
             return
-        swap = partial(asyncio.get_running_loop().call_soon_threadsafe, self._swap, name)
+        swap = partial(call_in_loop, asyncio.get_running_loop(), self._swap, name)
         before = self._coming.pop(name, None)
-        self._coming[name] = Worker(served, self.limits, self.metrics, swap)
+        coming = self._coming[name] = Worker(served, self.limits, self.metrics)
+        coming.warmed.add_done_callback(lambda _: swap())
         if before is not None:
             self._let_go(before)
+
+    async def load_and_wait(self, served: ServedModel) -> None:
+        """Serve a model, and return when it has run once and answers the requests of its name."""
+        name = served.name
+        self.load(served)
+        warmed = (self._coming.get(name) or self._workers[name]).warmed
+        await asyncio.shield(asyncio.wrap_future(warmed))
+        if self.models.get(name) is not served:
+            raise Replaced(f"model {name} was loaded again or unloaded meanwhile")
 
     def _swap(self, name: str) -> None:
         """Serve the model that was loaded last under a name, if it has run once."""
@@ -170,12 +190,13 @@ class ServingEngine:
         """The answer to each input, in order: its result, or a ``BadItem``.
 
         A component reads texts, pairs, ids or images; writers also read a ``Request``.
-        ``deadline`` is a number of seconds; the default is ``limits.deadline``.
+        ``deadline`` is a number of seconds, in which rows are prepared, too; the default, and the
+        most, is ``limits.deadline``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:
-            runs, rows = await self._prepared(worker, component, inputs, options, edits)
-            work = self._work(runs, rows)
-            return await self._answered(worker, work, deadline)
+            end = Deadline.after(deadline, self.limits)
+            runs, rows = await self._prepared(worker, component, inputs, options, end, edits)
+            return await self._answered(worker, self._work(runs, rows), end)
 
     async def stream(
         self,
@@ -190,7 +211,8 @@ class ServingEngine:
         A generation that cannot be streamed (beam search) is ``BadInput``.
         """
         with self._counted(), self._worker(model_name).in_use() as worker:
-            runs, rows = await self._prepared(worker, component, [given], options, None)
+            end = Deadline.after(deadline, self.limits)
+            runs, rows = await self._prepared(worker, component, [given], options, end)
             if not runs.streams:
                 raise BadInput("only greedy search and sampling can stream")
             pieces: asyncio.Queue[str | None] = asyncio.Queue()
@@ -198,7 +220,7 @@ class ServingEngine:
             streams = runs.joins
             if streams:
                 work.on_piece = pieces.put_nowait
-            answer = asyncio.ensure_future(self._answered(worker, work, deadline))
+            answer = asyncio.ensure_future(self._answered(worker, work, end))
             answer.add_done_callback(lambda _: pieces.put_nowait(None))
             try:
                 while (piece := await pieces.get()) is not None:
@@ -225,7 +247,7 @@ class ServingEngine:
             work = self._work(None, [], tokens)
             values = list[Value]()
             work.call = lambda: values.append(function(worker.served))
-            await self._answered(worker, work, deadline)
+            await self._answered(worker, work, Deadline.after(deadline, self.limits))
             return values[0]
 
     async def prepare(
@@ -237,7 +259,8 @@ class ServingEngine:
     ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
         with self._counted(), self._worker(model_name).in_use() as worker:
-            return (await self._prepared(worker, component, inputs, options, None))[1]
+            end = Deadline.after(None, self.limits)
+            return (await self._prepared(worker, component, inputs, options, end))[1]
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -257,7 +280,8 @@ class ServingEngine:
         name: str,
         inputs: Sequence[ModelInput],
         options: Options,
-        edits: EditList | None,
+        end: "Deadline",
+        edits: EditList | None = None,
     ) -> tuple[AnyComponent, list[AnyRow | BadItem]]:
         """The component, and the rows of inputs."""
         if not inputs:
@@ -272,7 +296,7 @@ class ServingEngine:
         loop = asyncio.get_running_loop()
         keys = range(len(given))
         reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
-        rows = await self._unless_abandoned(reading)
+        rows = await end.keep(self._unless_abandoned(reading))
         self._check_room(worker, _tokens(component, rows))
         return component, rows
 
@@ -300,14 +324,10 @@ class ServingEngine:
         counted = _tokens(component, rows) if tokens is None else tokens
         return Work(component, rows, counted, loop, loop.create_future())
 
-    async def _answered(self, worker: Worker, work: Work, deadline: float | None) -> list[Answer]:
+    async def _answered(self, worker: Worker, work: Work, end: "Deadline") -> list[Answer]:
         worker.accept(work)
-        seconds = self.limits.deadline if deadline is None else min(deadline, self.limits.deadline)
         try:
-            async with asyncio.timeout(seconds):
-                return await self._unless_abandoned(work.future)
-        except TimeoutError:
-            raise DeadlineExceeded(f"no answer within {seconds:g} s") from None
+            return await end.keep(self._unless_abandoned(work.future))
         finally:
             if not work.future.done() or work.future.cancelled():
                 worker.give_up(work)
@@ -324,6 +344,28 @@ class ServingEngine:
             raise
         finally:
             self._awaited.discard(awaited)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The time of the event loop at which a request is given up, ``seconds`` after it began."""
+
+    seconds: float
+    time: float
+
+    @classmethod
+    def after(cls, seconds: float | None, limits: EngineLimits) -> Self:
+        """The deadline of a request that begins now, at most that of the limits."""
+        most = limits.deadline if seconds is None else min(seconds, limits.deadline)
+        return cls(most, asyncio.get_running_loop().time() + most)
+
+    async def keep(self, answer: Awaitable[Value]) -> Value:
+        """The answer, unless it is late."""
+        try:
+            async with asyncio.timeout_at(self.time):
+                return await answer
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {self.seconds:g} s") from None
 
 
 def _least_tokens(inputs: Sequence[ModelInput]) -> int:

@@ -33,6 +33,18 @@ class UnknownModel(Refusal):
     status, kind = 404, "unknown_model"
 
 
+class Replaced(Refusal):
+    """Another request has changed the model meanwhile."""
+
+    status, kind = 409, "replaced"
+
+
+class NotOffered(Refusal):
+    """The server was started in a way in which it cannot do this."""
+
+    status, kind = 501, "not_offered"
+
+
 class TooLarge(Refusal):
     status, kind = 413, "too_large"
 

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ DOORS: Sequence[Door] = (
 """All doors; the first one's shape of errors is that of unknown paths."""
 
 HEADER_SECONDS = 20  # for a client to send the headers of a request
+READ_SECONDS = 30  # in which a client reads READ_BYTES of its answer, or all that is left
+READ_BYTES = 65_536
+NO_LINGER = struct.pack("ii", 1, 0)  # the system forgets the bytes that were not read
 REFUSAL_SECONDS = 5  # to write the refusals of requests that are not answered in time
 KEEP_ALIVE = 30  # seconds between requests of a connection
 START_SECONDS = 300  # for a worker process to import torch; a silent one is replaced
@@ -96,15 +100,17 @@ class ServerConfig:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 of uvicorn, which also ends connections whose headers do not arrive in time.
+    """HTTP/1.1 of uvicorn, which also cuts off clients that do not send headers, or do not read.
 
     At the end of the server, requests without an answer are refused after the time of ``drain``.
     """
 
     _patience: asyncio.TimerHandle | None = None  # while headers are awaited
+    _reading: asyncio.TimerHandle | None = None  # while the client has bytes to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # writing is paused while any byte is left
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -116,7 +122,35 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_reading()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_reading()
+
+    def _await_reading(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._reading = self.loop.call_later(READ_SECONDS, self._check_reading, left)
+
+    def _check_reading(self, before: int) -> None:
+        """End the connection unless the client has read enough since it had ``before`` bytes."""
+        if before - self.transport.get_write_buffer_size() >= READ_BYTES:
+            self._await_reading()
+            return
+        cast(App, self.app).engine.metrics.rejected.labels("client_does_not_read").inc()
+        connection = self.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.transport.abort()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     def _await_headers(self) -> None:
         self._patience = self.loop.call_later(HEADER_SECONDS, self.transport.close)

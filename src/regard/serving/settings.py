@@ -41,7 +41,8 @@ class RequestLimits:
 class ServerSettings:
     """Settings of the application.
 
-    ``model_roots`` are the folders below which an administrator may load models. With
+    ``model_roots`` are the folders below which an administrator may load models, if the server has
+    a single process of all its ``workers``. With
     ``allow_edits``, requests may carry edits. The log has texts only with ``log_texts``.
     """
 
@@ -55,3 +56,4 @@ class ServerSettings:
     replay_seconds: float = 600.0
     device: str | None = None
     precision: str | None = None
+    workers: int = 1

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Self, cast
@@ -52,6 +52,7 @@ class Work:
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
+    own_batches: list[list[int]] = field(default_factory=list)  # of rows that wait, if isolated
     turn: int = 0  # the last batch that had rows of it, or the last before it arrived
     given_up: bool = False
     arrived: float = field(default_factory=time.monotonic)
@@ -80,16 +81,10 @@ Place = tuple[Work, int]
 class Worker:
     """Queue and thread of one model; ``preparing`` reads inputs in a thread of its own.
 
-    ``when_warm`` is called in the thread of the model when it has run once.
+    ``warmed`` is done when the model has run once, or was closed before.
     """
 
-    def __init__(
-        self,
-        served: ServedModel,
-        limits: EngineLimits,
-        metrics: Metrics,
-        when_warm: Callable[[], object] = lambda: None,
-    ):
+    def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
         self.served, self.limits, self.metrics = served, limits, metrics
         self.batch_tokens = limits.max_batch_tokens
         is_default = self.batch_tokens == EngineLimits.max_batch_tokens
@@ -98,15 +93,14 @@ class Worker:
         self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
+        self.warmed: Future[None] = Future()
         self._changed = threading.Condition()
         self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
         self._arrivals: list[Work] = []
         self._active: list[Work] = []  # oldest first
         self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
-        self._thread = threading.Thread(
-            target=self._run, args=[when_warm], name=f"model-{served.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
         self._thread.start()
 
     # In the thread of the event loop.
@@ -162,14 +156,13 @@ class Worker:
 
     # In the thread of the model.
 
-    def _run(self, when_warm: Callable[[], object]) -> None:
+    def _run(self) -> None:
         if self.served.model.runner.device.type == "cuda":
             sys.setswitchinterval(SWITCH_SECONDS)
         # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         with nullcontext() if self.limits.isolate else equal_lengths():
             self._warm_up()
-            if not self.closing:
-                when_warm()
+            self.warmed.set_result(None)
             self._loop()
 
     def _loop(self) -> None:
@@ -286,16 +279,25 @@ class Worker:
 
     def _batch_of(self, first: Work) -> list[Place]:
         """Rows for one batch, taken from the queue, by length: equal ones share a kernel call."""
+        if self.limits.isolate:
+            return self._next_own_batch(first)
         batch = self._rows_for(first)
         return sorted(batch, key=lambda place: place[0].row(place[1]).cost)
+
+    def _next_own_batch(self, work: Work) -> list[Place]:
+        """The next batch of a direct call with these rows; other requests run between two."""
+        assert work.component is not None
+        if not work.own_batches:
+            rows = {number: work.row(number) for number in work.waiting}
+            work.own_batches = [*work.component.batches_by_cost(rows)]
+        numbers = work.own_batches.pop(0)
+        work.waiting = [number for own in work.own_batches for number in own]
+        return [(work, number) for number in numbers]
 
     def _rows_for(self, first: Work) -> list[Place]:
         """Rows of requests in turn, from the first on; a request whose row has no room waits."""
         component = first.component
         assert component is not None
-        if self.limits.isolate:
-            own, first.waiting = first.waiting, []
-            return [(first, number) for number in own]
         most_tokens = min(self.batch_tokens, component.limits.tokens)
         queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
@@ -326,8 +328,7 @@ class Worker:
         assert component is not None
         rows = [work.row(number) for work, number in batch]
         try:
-            results = component.results(rows) if self.limits.isolate else component.run(rows)
-            return dict(zip(batch, results, strict=True))
+            return dict(zip(batch, component.run(rows), strict=True))
         except Exception as error:
             answers: dict[Place, Answer | Exception] = {}
             works = {id(work): work for work, _ in batch}
@@ -374,7 +375,7 @@ class Worker:
     def _take(self, output: StepOutput) -> None:
         work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
-            _tell(work.loop, work.on_piece, output.piece)
+            call_in_loop(work.loop, work.on_piece, output.piece)
         if output.error is not None:
             self._fail(work, output.error)
         elif output.result is not None:
@@ -392,7 +393,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        _tell(work.loop, _set, work.future, [], error)
+        call_in_loop(work.loop, _set, work.future, [], error)
 
     def _fail_all(self, error: Exception) -> None:
         for work in [*self._active]:
@@ -427,14 +428,16 @@ def _reason(error: Exception) -> Exception:
     return Failure("the model failed; the log of the server has the reason")
 
 
-def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object) -> None:
+def call_in_loop(
+    loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object
+) -> None:
     """Call a function in the thread of a request, unless it has ended: then nobody waits."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *values)
 
 
 def _set_result(work: Work, answers: list[Answer]) -> None:
-    _tell(work.loop, _set, work.future, answers, None)
+    call_in_loop(work.loop, _set, work.future, answers, None)
 
 
 def _set(

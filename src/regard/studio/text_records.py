@@ -3,7 +3,8 @@
 Attention of long inputs travels a layer at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from regard.inside.views.view_record import ViewRecord
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
-from regard.serving.doors.images import decode_image_text
+from regard.serving.doors.images import EncodedImage, decoded_image
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
 
@@ -49,11 +50,15 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         served = exchange.choose_model(self.model, lambda _: True, "the studio")
         return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
 
-    def given(self, exchange: Exchange) -> Any:
-        """The input as the methods of a model read it."""
-        if self.image is not None:
-            return decode_image_text(self.image, exchange.limits.pixels)
-        return self.text if self.second is None else (self.text, self.second)
+    @asynccontextmanager
+    async def given(self, exchange: Exchange) -> AsyncIterator[Any]:
+        """The input as the methods of a model read it; the pixels of images are bounded."""
+        if self.image is None:
+            yield self.text if self.second is None else (self.text, self.second)
+            return
+        image = EncodedImage.of_text(self.image, exchange.limits.pixels)
+        async with decoded_image(image, exchange.services.pixels) as pixels:
+            yield pixels
 
     @property
     def tokens(self) -> int:
@@ -67,8 +72,15 @@ async def run(
     """The value of a function of the model, with its edits, in the model's thread."""
     served = body.served(exchange)
     exchange.log |= {"model": served.name, "texts": body.text}
-    call = exchange.engine.call
-    return await call(served.name, lambda _: function(served), body.tokens, exchange.deadline)
+    return await exchange.engine.call(served.name, lambda _: function(served), body.tokens)
+
+
+async def run_on_input(
+    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel, Any], Any]
+) -> Any:
+    """The value of a function of the model and of the input of a request."""
+    async with body.given(exchange) as given:
+        return await run(exchange, body, lambda served: function(served, given))
 
 
 def binary(view: ViewRecord, served_name: str) -> Response:
@@ -87,18 +99,17 @@ class LookRequest(StudioRequest, kw_only=True):
 async def look(exchange: Exchange) -> Response:
     """Attention of a model on an input; of a long one without the weights of single heads."""
     body = exchange.json(LookRequest)
-    given = body.given(exchange)
-    first, second = given if isinstance(given, tuple) else (given, None)
     subwords = body.subwords and body.image is None
 
-    def looked(served: ServedModel) -> ViewRecord:
+    def looked(served: ServedModel, given: Any) -> ViewRecord:
+        first, second = given if isinstance(given, tuple) else (given, None)
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
             return view.view_record()
         size = sum(layer.size for each in view.maps for layer in each.layers)
         return view.view_record(lazy=size > AT_ONCE)
 
-    return binary(await run(exchange, body, looked), body.model)
+    return binary(await run_on_input(exchange, body, looked), body.model)
 
 
 class LayerRequest(LookRequest, kw_only=True):
@@ -184,14 +195,13 @@ async def evidence(exchange: Exchange) -> Response:
     body = exchange.json(EvidenceRequest)
     if body.method == "all":
         raise BadInput(f"method: name one method, not {shown(body.method)}")
-    given = body.given(exchange)
 
-    def attributed(served: ServedModel) -> dict[str, object]:
+    def attributed(served: ServedModel, given: Any) -> dict[str, object]:
         parts = (given, body.target)
         view = served.model.attribute(*parts, token=body.token, method=body.method)
         return view.to_json()
 
-    return json_response(await run(exchange, body, attributed))
+    return json_response(await run_on_input(exchange, body, attributed))
 
 
 class WhatIfRequest(EvidenceRequest, kw_only=True):
@@ -204,13 +214,12 @@ class WhatIfRequest(EvidenceRequest, kw_only=True):
 async def what_if(exchange: Exchange) -> Response:
     """The prediction without some heads and words, beside that with all of them."""
     body = exchange.json(WhatIfRequest)
-    given = body.given(exchange)
 
-    def compared(served: ServedModel) -> dict[str, object]:
+    def compared(served: ServedModel, given: Any) -> dict[str, object]:
         without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
         return without(target=body.target, token=body.token).to_json()
 
-    return json_response(await run(exchange, body, compared))
+    return json_response(await run_on_input(exchange, body, compared))
 
 
 ROUTES = [

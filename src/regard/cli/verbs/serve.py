@@ -109,6 +109,8 @@ def serve(
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
+    if model_root and processes > 1:
+        raise BadInput("--model-root: models are loaded by a single process; omit --workers")
     names = name_models(models, name)
     if languages:
         names = [each or name_of_folder(folder) for each, folder in zip(names, models, strict=True)]
@@ -123,6 +125,7 @@ def serve(
         replay_seconds=keep * 60,
         device=device,
         precision=precision,
+        workers=processes,
     )
     limits = EngineLimits(
         max_queued_tokens=max_queued_tokens,

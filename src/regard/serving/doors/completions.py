@@ -375,7 +375,7 @@ async def _stream(
     head: CompletionAnswer,
 ) -> Response:
     """Events with pieces of the text; an error before the first piece is an error response."""
-    pieces = exchange.stream(served, "generate", prompt, options, exchange.deadline)
+    pieces = exchange.stream(served, "generate", prompt, options)
     first = await anext(pieces)
     decode = served.model.generator.vocabulary.decode
     text = body.prompt if isinstance(body.prompt, str) else decode(prompt)

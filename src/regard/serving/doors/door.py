@@ -96,6 +96,8 @@ class Exchange:
     body: bytes = b""
     runs: list[ReplayRun] = field(default_factory=list)
     owner: bytes = b""  # digest of the key; a client sees only the requests of its key
+    timeout: asyncio.Timeout | None = None  # of its handler
+    own_deadline: float | None = None  # in seconds, of the body
 
     async def read_body(self) -> None:
         """Read the body, within the limits of size and time, unless it has been read."""
@@ -160,22 +162,17 @@ class Exchange:
     ) -> list[AnyResult]:
         """The result of each input; a bad input is an error of the request."""
         self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
-        run = self.engine.run
-        answers = await run(served.name, component, inputs, options, self.deadline)
+        answers = await self.engine.run(served.name, component, inputs, options)
         self.keep(served, component, inputs, options, answers)
         return [_checked(answer, len(inputs)) for answer in answers]
 
     async def stream(
-        self,
-        served: ServedModel,
-        component: str,
-        given: ModelInput,
-        options: Options,
-        deadline: float | None,
+        self, served: ServedModel, component: str, given: ModelInput, options: Options
     ) -> AsyncIterator[str | AnyResult]:
         """Pieces of the text of one input, and at last its result."""
         self.log |= {"model": served.name, "inputs": 1, "texts": given}
-        async for piece in self.engine.stream(served.name, component, given, options, deadline):
+        run = self.engine.stream
+        async for piece in run(served.name, component, given, options, self.deadline):
             if not isinstance(piece, str):
                 self.keep(served, component, [given], options, [piece])
             yield piece
@@ -230,10 +227,23 @@ class Exchange:
         """The value of a function that needs the model for itself, to read these rows."""
         tokens = max(1, sum(row.cost for row in inputs))
         self.log |= {"model": served.name, "inputs": len(inputs)}
-        return await self.engine.call(served.name, function, tokens, self.deadline)
+        return await self.engine.call(served.name, function, tokens)
 
     @property
-    def deadline(self) -> float | None:
+    def deadline(self) -> float:
+        """Seconds for the answer: of a header, else of the body; at most those of the server."""
+        seconds, most = self._header_seconds, self.engine.limits.deadline
+        return min(most, self.own_deadline or most) if seconds is None else min(seconds, most)
+
+    def shorten(self, seconds: float | None) -> None:
+        """Set the deadline of the body, from the beginning of the handler."""
+        before, self.own_deadline = self.deadline, seconds
+        timeout, later = self.timeout, self.deadline - before
+        if later and timeout is not None and not timeout.expired():
+            timeout.reschedule(cast(float, timeout.when()) + later)
+
+    @property
+    def _header_seconds(self) -> float | None:
         """Seconds of the header ``x-request-timeout-seconds``; None: there is none."""
         given = self.request.headers.get("x-request-timeout-seconds")
         if given is None:

@@ -14,13 +14,13 @@ import numpy as np
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
+from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.inference.component import Result
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending
 from regard.inference.tagger import TaggedText
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
-from regard.serving.doors.images import EncodedImage, decode_all
+from regard.serving.doors.images import EncodedImage, decoded_image
 from regard.serving.doors.label_scores import RankedLabel, best_first, label_scores, sigmoid
 from regard.serving.doors.openai import shortened
 from regard.serving.doors.own import path_of_predictor
@@ -152,10 +152,7 @@ async def label_image(
     else:
         image = EncodedImage.of_text(inputs, most)
     raw = settings.function_to_apply is not None
-    with exchange.services.pixels.reserved([image]):
-        (pixels,) = await decode_all([image])
-        if isinstance(pixels, BadItem):
-            raise BadInput(pixels.reason)
+    async with decoded_image(image, exchange.services.pixels) as pixels:
         (scores,) = await label_scores(exchange, served, [pixels], raw=raw)
     return settings.best(scores)
 

@@ -4,9 +4,9 @@ import asyncio
 import base64
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import numpy as np
 
@@ -57,11 +57,6 @@ def _size(content: bytes) -> tuple[int, int]:
     return height, width
 
 
-def decode_image_text(text: object, most: int) -> np.ndarray:
-    """Pixels of an image in base64, which are at most ``most``."""
-    return EncodedImage.of_text(text, most).decoded()
-
-
 class PixelRoom:
     """Room for the pixels of one request (``most``), and of all that are being answered."""
 
@@ -90,6 +85,16 @@ async def decode_all(images: Sequence[EncodedImage]) -> list[np.ndarray | BadIte
         await loop.run_in_executor(DECODING, _decoded, number, image)
         for number, image in enumerate(images, 1)
     ]
+
+
+@asynccontextmanager
+async def decoded_image(image: EncodedImage, room: PixelRoom) -> AsyncIterator[np.ndarray]:
+    """Pixels of one image, with room for them during the block; a damaged one is ``BadInput``."""
+    with room.reserved([image]):
+        (pixels,) = await decode_all([image])
+        if isinstance(pixels, BadItem):
+            raise BadInput(pixels.reason)
+        yield pixels
 
 
 def _decoded(number: int, image: EncodedImage) -> np.ndarray | BadItem:

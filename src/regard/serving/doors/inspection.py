@@ -89,7 +89,6 @@ async def inspect(
     options: Options,
     edits: EditList | None,
     inspection: Inspect,
-    deadline: float | None,
 ) -> tuple[list[Answer], list[InsideOfRun]]:
     """Answers with values of the runs that gave them; each input runs alone."""
     rows = await exchange.engine.prepare(model, name, inputs, options)
@@ -127,7 +126,7 @@ async def inspect(
             records.append(inside)
         return answers, records
 
-    return await exchange.engine.call(model, run, max(1, tokens), deadline)
+    return await exchange.engine.call(model, run, max(1, tokens))
 
 
 def tokens_of(

@@ -12,7 +12,9 @@ from regard import __version__
 from regard.ground.errors import BadInput
 from regard.serving.doors.door import Door, DoorRoute, Exchange, json_response
 from regard.serving.doors.own import error
+from regard.serving.errors import NotOffered
 from regard.serving.served_model import ServedModel, name_of_folder, parse_languages
+from regard.serving.settings import ServerSettings
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>regard: paths</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
@@ -71,8 +73,9 @@ class LoadRequest(Struct, forbid_unknown_fields=True):
 
 
 async def load_model(exchange: Exchange) -> Response:
-    """Load a model, in place of one of the same name if there is one."""
+    """Load a model, in place of one of the same name; the answer comes when it serves."""
     body, settings = exchange.json(LoadRequest), exchange.services.settings
+    _check_workers(settings)
     place = _allowed(body.folder, settings.model_roots)
     name = body.name or name_of_folder(str(place))
     languages = None if body.languages is None else parse_languages(body.languages, "languages")
@@ -83,8 +86,17 @@ async def load_model(exchange: Exchange) -> Response:
         return model.replacing(before, languages)
 
     served = await asyncio.to_thread(opened)
-    exchange.engine.load(served)
+    await exchange.engine.load_and_wait(served)
     return json_response(describe(served))
+
+
+def _check_workers(settings: ServerSettings) -> None:
+    """Refuse to change the models of one process of several."""
+    if settings.workers > 1:
+        raise NotOffered(
+            f"this server has {settings.workers} processes with the same models; to change them "
+            "while it runs, start it without --workers"
+        )
 
 
 def _allowed(folder: str, roots: Sequence[Path]) -> Path:
@@ -98,6 +110,7 @@ def _allowed(folder: str, roots: Sequence[Path]) -> Path:
 
 async def unload_model(exchange: Exchange) -> Response:
     """Unload a model, after its accepted requests."""
+    _check_workers(exchange.services.settings)
     name = exchange.request.path_params["name"]
     exchange.engine.unload(name)
     return json_response({"unloaded": name})

@@ -289,6 +289,7 @@ async def answer(exchange: Exchange, path: str) -> Response:
     """Answer a request to /v1/PATH."""
     name, kind, _ = PATHS[path]
     body = exchange.json(kind)
+    exchange.shorten(body.deadline)
     served = model_for(exchange, body.model, path)
     edits = _edits(exchange, body)
     options = body.component_options(served)
@@ -315,18 +316,16 @@ async def _answered(
     texts = None if reads_images(component) else body.inputs or [own_input(body, component)]
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": texts}
     inputs = [None if isinstance(each, BadInput) else each for each in parsed]
-    deadline = body.deadline if exchange.deadline is None else exchange.deadline
     inspected = None
     if body.streams:
         if edits is not None or body.inspect is not None or len(parsed) > 1:
             raise BadInput("stream: one input, without inspect and edits; /inspect/ID has both")
-        return await _stream(exchange, served, name, inputs[0], options, deadline)
+        return await _stream(exchange, served, name, inputs[0], options)
     if body.inspect is None:
-        run = exchange.engine.run
-        answers = await run(served.name, name, inputs, options, deadline, edits=edits)
+        answers = await exchange.engine.run(served.name, name, inputs, options, edits=edits)
     else:
         answers, inspected = await inspect(
-            exchange, served.name, name, inputs, options, edits, body.inspect, deadline
+            exchange, served.name, name, inputs, options, edits, body.inspect
         )
     for number, each in enumerate(parsed):
         if isinstance(each, BadInput):
@@ -339,15 +338,10 @@ async def _answered(
 
 
 async def _stream(
-    exchange: Exchange,
-    served: ServedModel,
-    name: str,
-    given: ModelInput,
-    options: Options,
-    deadline: float | None,
+    exchange: Exchange, served: ServedModel, name: str, given: ModelInput, options: Options
 ) -> Response:
     """Events with pieces of the text, and a last one with the whole answer."""
-    pieces = exchange.stream(served, name, given, options, deadline)
+    pieces = exchange.stream(served, name, given, options)
     first = await anext(pieces)
     component = served.component(name, options)
 
@@ -417,12 +411,12 @@ async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -
     if served is None or served.folder_hash != kept.model_hash:
         raise NotFound(f"model {kept.model} is no longer the one that answered")
     arguments = kept.model, kept.component, kept.inputs, kept.options
-    answers = await exchange.engine.run(*arguments, exchange.deadline, edits=kept.edits)
+    answers = await exchange.engine.run(*arguments, edits=kept.edits)
     for number, reason in kept.errors.items():
         answers[number] = BadItem(number + 1, reason)
     component = served.component(kept.component, kept.options)
     results = [result_of(component, each) for each in answers]
-    _, inside = await inspect(exchange, *arguments, kept.edits, inspection, exchange.deadline)
+    _, inside = await inspect(exchange, *arguments, kept.edits, inspection)
     same = digest_of(component, answers) == kept.digest
     return RunAnswer(kept.model, kept.component, results, same, inside)
 

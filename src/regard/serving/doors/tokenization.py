@@ -88,10 +88,11 @@ async def _prompt_ids(served: ServedModel, prompt: str, *, special: bool) -> lis
 
 
 async def _all_tokens(served: ServedModel, texts: list[str], *, special: bool) -> list[list[Token]]:
-    """Tokens of each text, in a thread of their own: other requests do not wait."""
-    return await asyncio.to_thread(
-        lambda: [_tokens(served, text, special=special) for text in texts]
-    )
+    """Tokens of each text, in a thread of their own: other requests do not wait.
+
+    After the deadline no further text is read.
+    """
+    return [await asyncio.to_thread(_tokens, served, text, special=special) for text in texts]
 
 
 def _check_count(exchange: Exchange, count: int) -> None:
@@ -157,9 +158,7 @@ async def decode_all(exchange: Exchange) -> Response:
     rows = rows or [ids]
     _check_count(exchange, len(rows))
     skip = body.skip_special_tokens
-    texts = await asyncio.to_thread(
-        lambda: [decode(served, row, skip_special=skip) for row in rows]
-    )
+    texts = [await asyncio.to_thread(decode, served, row, skip_special=skip) for row in rows]
     return json_response(texts)
 
 
