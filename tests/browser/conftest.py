@@ -3,11 +3,15 @@
 A page that writes an error to the console or asks for anything outside itself fails its test.
 """
 
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 def pytest_collection_modifyitems(items):
@@ -15,6 +19,27 @@ def pytest_collection_modifyitems(items):
         if "/browser/" in str(item.path):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def serious_faults():
+    """Find serious faults of accessibility in a page, by axe-core: rules with elements."""
+    if not AXE.is_file():
+        pytest.skip("needs axe-core (AXE_CORE names axe.min.js)")
+    rules = {"label-content-name-mismatch": {"enabled": True}}
+
+    def serious_faults(page):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate(
+            "options => axe.run(document, options)", {"runOnly": STANDARDS, "rules": rules}
+        )
+        return [
+            (each["id"], [node["html"][:160] for node in each["nodes"][:3]])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+
+    return serious_faults
 
 
 @pytest.fixture(scope="session")

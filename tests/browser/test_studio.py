@@ -1,8 +1,6 @@
 """The studio in a real browser: every page, by mouse and keyboard, dark and narrow."""
 
 import io
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +17,6 @@ from small_mistakes import TRANSLATORS, small_translator
 from studio.test_app import MARKUP, write_run
 
 PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
-AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
-STANDARDS = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 LIVE = {"timeout": 20_000}
 
 
@@ -92,19 +88,10 @@ def test_every_page_draws_on_a_phone_and_in_the_dark(open_studio, name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_has_serious_faults_of_accessibility(open_studio, name):
-    if not AXE.is_file():
-        pytest.skip("needs axe-core (AXE_CORE names axe.min.js)")
+def test_no_page_has_serious_faults_of_accessibility(open_studio, serious_faults, name):
     page = open_studio(f"?page={name}&open=heads,tree,inside,branch,path")
     settle(page)
-    page.evaluate(AXE.read_text())
-    found = page.evaluate(f"axe.run(document, {{runOnly: {STANDARDS}}})")
-    serious = [
-        (each["id"], [node["html"][:160] for node in each["nodes"][:3]])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert serious_faults(page) == []
 
 
 def test_a_translation_follows_typing_and_the_address_holds_it(open_studio):

@@ -36,6 +36,12 @@ def test_every_view_is_drawn_and_named(open_page, kind, dark):
 
 
 @pytest.mark.parametrize("kind", MODULES)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_view_has_serious_faults_of_accessibility(open_page, serious_faults, kind, dark):
+    assert serious_faults(open_page(page(record_of(kind)), dark=dark)) == []
+
+
+@pytest.mark.parametrize("kind", MODULES)
 def test_no_view_is_wider_than_a_phone(open_page, kind):
     shown = open_page(page(record_of(kind)), size=PHONE)
     assert shown.evaluate("document.documentElement.scrollWidth") <= PHONE[0]

@@ -1,7 +1,7 @@
 // @ts-check
 // Values of words by method: gradients, rollout and others. record: targets, words, methods [{name, title, values
 // (targets, words)}], image (optional, bytes of a PNG under the patches of a grid), probabilities, comparison.
-import { arrayOf, chooser, cssColour, figure, legend, make, mount, range, rowsOf, scaleOf, signedScale, table, within, word } from "./base.js";
+import { arrayOf, chooser, cssColour, figure, inkOn, legend, make, mount, range, rowsOf, scaleOf, signedScale, table, within, word } from "./base.js";
 import { drawChart } from "./charts.js";
 import { heatMap } from "./heat_map.js";
 
@@ -63,7 +63,7 @@ function drawList(context, words, values, pixels, shade, tell) {
     const span = make("span", { role: "option", id: `w${i}-${Math.random().toString(36).slice(2, 8)}`, "aria-selected": "false", onpointerenter: () => point(i) }, text);
     const pixel = pixels[within(Math.round(shade(values[i])), 256)];
     span.style.background = cssColour(pixel);
-    span.style.color = 0.299 * (pixel & 255) + 0.587 * ((pixel >> 8) & 255) + 0.114 * ((pixel >> 16) & 255) > 140 ? "#17140f" : "#fff";
+    span.style.color = inkOn(pixel);
     return span;
   });
   const list = make("div", { class: "words", role: "listbox", tabindex: 0, "aria-label": "words with their values; the arrow keys move", "data-focus": "words", dir: "auto" });

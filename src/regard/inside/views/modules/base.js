@@ -183,10 +183,13 @@ function cached(name, dark, colours) {
 }
 /** A pixel as a colour of CSS. @param {number} pixel */
 export const cssColour = (pixel) => `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
-/** Ink that can be read on a pixel. @param {number} pixel */
+/** Ink with the larger contrast (WCAG 2.2) on a pixel, which is at least 4.5. @param {number} pixel */
 export function inkOn(pixel) {
-  const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >> 8) & 255) + 0.114 * ((pixel >> 16) & 255);
-  return light > 140 ? "#17140f" : "#ffffff";
+  const [red, green, blue] = [0, 8, 16].map((shift) => {
+    const level = ((pixel >> shift) & 255) / 255;
+    return level <= 0.04045 ? level / 12.92 : ((level + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
 }
 /** A bar from the first colour of a scale to the last. @param {Uint32Array} pixels @param {string} from @param {string} to */
 export function legend(pixels, from, to) {

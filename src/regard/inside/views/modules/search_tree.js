@@ -103,10 +103,10 @@ function box(context, i, { x, y, width }) {
   const group = draw("g", {
     class: `node ${node.fate} ${pruned.includes(node.fate) || node.fate === "passed" ? "pruned" : ""} ${winner.includes(i) ? "won" : ""}`, "data-node": i, "data-go": "", "data-focus": `node ${i}`,
     role: "button", tabindex: i === (context.state.node ?? 0) ? 0 : -1, "aria-pressed": String(context.state.node === i),
-    "aria-label": `step ${node.step}, rank ${node.rank}: ${node.piece}, ${node.figures}, ${node.why}`,
+    "aria-label": `${clip(node.piece, LETTERS)} ${node.label}, step ${node.step}, rank ${node.rank}: ${node.figures}, ${node.why}`,
   },
   draw("rect", { x, y: y - 11, width, height: 22, rx: 4 }),
-  draw("text", { x: x + 7, y: y + 4.5, "font-size": SIZE }, clip(node.piece, LETTERS)),
+  draw("text", { x: x + 7, y: y + 4.5, "font-size": SIZE }, clip(node.piece, LETTERS)), " ",
   draw("text", { class: "quiet", x: x + width - 7, y: y + 4.5, "font-size": 11.5, "text-anchor": "end" }, node.label));
   if (node.probability !== undefined && node.probability !== null)
     group.append(draw("rect", { class: "chance", x: x + 1, y: y + 8, width: Math.max(0, (width - 2) * node.probability), height: 2.5 }));

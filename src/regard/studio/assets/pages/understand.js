@@ -1,10 +1,11 @@
 // @ts-check
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
-import { cssColour, make, signedScale } from "../views/base.js";
+import { cssColour, inkOn, make, signedScale } from "../views/base.js";
 import { ask, askModel, live } from "../assets/api.js";
 import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "answer", "choose", "fill"];
+/** @type {Record<string, string>} */
 const NAMES = { classify: "label", tag: "tag words", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
 const EXPLAINED = ["classify", "fill"]; // tasks whose prediction has words as evidence
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
@@ -104,7 +105,7 @@ export function open(main, studio) {
       }, word);
       const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
       button.style.background = cssColour(pixel);
-      button.style.color = (pixel & 255) * 0.3 + ((pixel >> 8) & 255) * 0.6 + ((pixel >> 16) & 255) * 0.1 > 140 ? "#17140f" : "#fff";
+      button.style.color = inkOn(pixel);
       return [button, " "];
     }));
     evidenceNote.textContent = `For ${found.targets.join(", ")}. Orange words raise it, blue words lower it; click a word to see the prediction without it.`;
@@ -138,7 +139,7 @@ export function open(main, studio) {
   return {
     update() {
       const now = taskNow();
-      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[/** @type {keyof NAMES} */ (each)]]), () => ({ target: null, without: null }));
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null }));
       task.replaceChildren(tasks.element);
       task.hidden = tasksOf().length < 2;
       for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
