@@ -11,11 +11,13 @@ from PIL import Image
 from regard.api import Model
 from regard.serving.app import ServerSettings
 from regard.studio.app import studio_doors
+from regard.studio.branches import Trainings
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit
 from small_mistakes import TRANSLATORS, small_translator
+from studio.small_run import train_small_run
 from studio.test_app import MARKUP, write_run
 
 PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
@@ -36,8 +38,11 @@ def server(tmp_path_factory):
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
     models |= {"masks": small_bert("words"), "images": small_vit()}
-    with running(models, ServerSettings(allow_edits=True), studio_doors(runs)) as server:
+    train_small_run(runs, "trained")
+    trainings, settings = Trainings(), ServerSettings(allow_edits=True)
+    with running(models, settings, studio_doors(runs, trainings)) as server:
         yield server
+    trainings.close()
 
 
 @pytest.fixture
@@ -224,6 +229,23 @@ def test_runs_are_drawn_and_a_branch_has_its_command(open_studio):
     command = page.locator("pre.command").inner_text()
     assert command.startswith("regard train r.toml --branch ")
     assert " --at 2 --set optimiser.rate=0.5 --out " in command
+
+
+def test_a_branch_is_started_stopped_and_drawn_beside_its_run(open_studio):
+    page = open_studio("?page=train&open=branch&run=trained&of=trained&at=8")
+    page.get_by_label("New value").fill("0.02")
+    page.get_by_role("button", name="Start this branch").click()
+    page.wait_for_selector("[data-state=finished] :text('trained-at-8')", timeout=120_000)
+    page.wait_for_selector("[data-kind=curves] .legend :text('trained-at-8')", **LIVE)
+    assert "run=trained%7Ctrained-at-8" in page.url
+    page.get_by_label("New value").fill("fast")
+    page.get_by_role("button", name="Start this branch").click()
+    page.wait_for_selector("[data-state=failed] .fault:has-text('optimiser.rate')", timeout=120_000)
+    page.locator("select").nth(3).select_option("train.steps")
+    page.get_by_label("New value").fill("100000")
+    page.get_by_role("button", name="Start this branch").click()
+    page.get_by_label("Stop trained-at-8-3").click()
+    page.wait_for_selector("[data-state=stopped] :text('trained-at-8-3')", timeout=120_000)
 
 
 def test_the_tour_has_five_steps(open_studio):
