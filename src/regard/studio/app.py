@@ -21,6 +21,7 @@ from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound
 from regard.serving.errors import Refusal
 from regard.studio import heads, papers, text_records
 from regard.studio.branches import Trainings
+from regard.studio.checkpoints import checkpoint_routes
 from regard.studio.model_list import list_models
 from regard.studio.runs import run_routes
 
@@ -144,7 +145,7 @@ def studio_doors(runs: Path | None = None, trainings: Trainings | None = None) -
         *text_records.ROUTES,
         *heads.ROUTES,
         *papers.ROUTES,
-        *([] if runs is None else run_routes(runs, trainings)),
+        *([] if runs is None else [*run_routes(runs, trainings), *checkpoint_routes(runs)]),
     )
     door = Door("studio", routes, own.error)
     return guarded(own.DOOR), guarded(operations.DOOR), guarded(door, HEADERS)

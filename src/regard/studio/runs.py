@@ -14,6 +14,7 @@ from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.ground.files import read_json
 from regard.inside.heads.head_formation import Formation
 from regard.inside.views.run_curves import Curves
+from regard.models.folders.loaded_model import CONFIG
 from regard.serving.doors.door import DoorRoute, Exchange, NotFound, json_response
 from regard.studio.branches import StartCommand, Trainings
 from regard.studio.text_records import binary
@@ -23,6 +24,7 @@ from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
 from regard.training.run_folder import RECIPE
 
 MOST_RUNS = 200
+MOST_ORIGINS = 8  # branches of branches
 DEPTH = 3  # folders of folders in which runs are looked for
 
 
@@ -40,15 +42,16 @@ def runs_in(root: Path) -> dict[str, Path]:
 
 def chosen_runs(exchange: Exchange, root: Path) -> dict[str, Path]:
     """The runs that a request names, in its order."""
-    known, names = runs_in(root), exchange.request.query_params.getlist("run")
-    for name in names:
-        _check_run(name, known)
-    return {name: known[name] for name in names}
+    names = exchange.request.query_params.getlist("run")
+    return {name: find_run(name, root) for name in names}
 
 
-def _check_run(name: str, known: dict[str, Path]) -> None:
+def find_run(name: str, root: Path) -> Path:
+    """The folder of a run by its path below a folder."""
+    known = runs_in(root)
     if name not in known:
         raise NotFound("there is no such run")
+    return known[name]
 
 
 async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None) -> Response:
@@ -72,11 +75,24 @@ def _described(name: str, run: Path) -> dict[str, Any]:
         "steps": train.get("steps", 0) if isinstance(train, dict) else 0,
         "finished": (run / "model").is_dir(),
         "checkpoints": Checkpoints(run / "checkpoints").steps(),
+        "opens": saved_model(run) is not None,
         "watches": [name for name in ("heads",) if watch_log(run, name).is_file()],
         "branch": origin_of(run),
         "command": StartCommand.of(run).words,
         "settings": _settings(recipe),
     }
+
+
+def saved_model(run: Path) -> Path | None:
+    """Model folder of a run, or of the run of which it is a branch; None: there is none yet."""
+    for _ in range(MOST_ORIGINS):
+        if (run / "model" / CONFIG).is_file():
+            return run / "model"
+        origin = origin_of(run)
+        if origin is None:
+            return None
+        run = run.parent / Path(str(origin["run"])).name
+    return None
 
 
 def _value(recipe: dict[str, Any], table: str, key: str) -> Any:
@@ -136,9 +152,8 @@ class BranchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 async def start_branch(exchange: Exchange, root: Path, trainings: Trainings) -> Response:
     """Start a branch of a run, as a process of its own."""
-    body, known = exchange.json(BranchRequest), runs_in(root)
-    _check_run(body.run, known)
-    run = known[body.run]
+    body = exchange.json(BranchRequest)
+    run = find_run(body.run, root)
     described, command = _described(body.run, run), StartCommand.of(run)
     if body.step not in described["checkpoints"]:
         raise BadInput(f"run {body.run} has no checkpoint of step {body.step:,}")

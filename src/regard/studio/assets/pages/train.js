@@ -1,11 +1,15 @@
 // @ts-check
-// Train: curves of runs as they go or of finished ones, heads while they form, and branches from checkpoints.
-import { make } from "../views/base.js";
+// Train: curves of runs as they go or of finished ones, samples, heads while they form, and branches from checkpoints.
+import { make, range } from "../views/base.js";
 import { ask, askRecord, live } from "../assets/api.js";
-import { choiceField, fold, labelled, section, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { checkpointsOf, choiceField, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
 
 const EVERY = 5000; // milliseconds between two looks at a run that goes on
+const MOST_SAMPLES = 8; // checkpoints that are read
 const SOON = 1500; // while a training that was started here goes on
+
+/** At most so many of a list, the first and the last among them. @param {any[]} list @param {number} most */
+const spread = (list, most) => list.length <= most ? list : most < 2 ? list.slice(-1) : range(most).map((i) => list[Math.round((i * (list.length - 1)) / (most - 1))]);
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
@@ -23,6 +27,11 @@ export function open(main, studio) {
   const chart = viewPlace("Curves of runs");
   const formed = viewPlace("Heads while they form");
   const formation = fold(studio, "formation", "Heads while they form (of the first run with --watch heads)", formed.element);
+  const sampled = textField(studio, "text", "Text that each checkpoint reads", { rows: 2, unless: "The old man reads a book." });
+  const outputs = make("tbody", {});
+  const sampleNote = make("p", { class: "note", role: "status" });
+  const samples = fold(studio, "samples", "Samples: what each checkpoint writes", sampled.element,
+    make("table", { class: "samples" }, make("thead", {}, make("tr", {}, ...["checkpoint", "output"].map((each) => make("th", { scope: "col" }, each)))), outputs), sampleNote);
   const at = make("select", { onchange: () => studio.go({ at: at.value }) });
   const key = make("select", { onchange: () => studio.go({ key: key.value, value: null }) });
   const value = textField(studio, "value", "New value");
@@ -37,7 +46,7 @@ export function open(main, studio) {
     make("p", { class: "note" }, "Go back to a step, change one setting, and go on from there: until that step the new run is the old one, bit for bit."),
     make("div", { class: "fields" }, labelled("Run", parent), labelled("Checkpoint at step", at), labelled("Setting", key), value.element),
     command, make("p", { class: "row" }, start, copy), permission, fault, trainings);
-  main.append(make("section", { "aria-label": "Runs" }, list, make("div", { class: "fields" }, smooth.element, by.element)), section("Curves", chart.element), formation.element, branch.element);
+  main.append(make("section", { "aria-label": "Runs" }, list, make("div", { class: "fields" }, smooth.element, by.element)), section("Curves", chart.element), samples.element, formation.element, branch.element);
 
   const chosen = () => {
     const names = studio.get("run").split("|").filter((name) => runs.some((each) => each.name === name));
@@ -126,6 +135,27 @@ export function open(main, studio) {
     else formed.fail("None of these runs was trained with --watch heads.");
   }, (error) => { if (error) formed.fail(error.message); });
 
+  const sampling = live(async (signal) => {
+    const able = runs.filter((run) => chosen().includes(run.name));
+    const known = able.flatMap((run) => spread(checkpointsOf([run]), Math.floor(MOST_SAMPLES / able.length)));
+    if (!known.length) { outputs.replaceChildren(); sampleNote.textContent = "None of these runs has a checkpoint that can be opened yet."; return; }
+    const rows = [];
+    let before = /** @type {string | null} */ (null);
+    for (const [value, title] of known) {
+      sampleNote.textContent = `Reading ${title} …`;
+      const model = await openModel(studio, value, signal);
+      const { text, shares, lines } = await outputOf(model, outputPath(model), sampled.value, signal);
+      if (signal.aborted) return;
+      const shown = text || lines.join(", ");
+      const share = shares.find(([name]) => name === text);
+      rows.push(make("tr", {}, make("th", { scope: "row" }, title), make("td", {}, before === null ? make("span", { dir: "auto" }, shown) : marked(shown, before), share ? ` ${percent(share[1])}` : "")));
+      before = shown;
+      outputs.replaceChildren(...rows);
+    }
+    sampleNote.textContent = "Words that differ from those of the row above are marked.";
+    studio.announce(`${rows.length} samples.`);
+  }, (error) => { if (error) sampleNote.textContent = error.message; });
+
   let [timer, closed] = [0, false];
   const refresh = async () => {
     clearTimeout(timer);
@@ -137,14 +167,15 @@ export function open(main, studio) {
     if (!closed) timer = setTimeout(refresh, started?.some((each) => ["running", "stopping"].includes(each.state)) ? SOON : EVERY);
   };
   const update = () => {
-    for (const each of [smooth, by, formation, branch, value]) each.update();
+    for (const each of [smooth, by, formation, branch, samples, sampled, value]) each.update();
     drawList();
     drawBranch();
     drawTrainings();
     const shown = runs.filter((run) => chosen().includes(run.name)).map((run) => [run.name, run.step]);
     drawing.request(JSON.stringify([shown, query().toString()]));
+    if (samples.isOpen) sampling.request(JSON.stringify([sampled.value, runs.filter((run) => chosen().includes(run.name)).map((run) => [run.name, run.opens, run.checkpoints])]));
     if (formation.isOpen) forming.request(JSON.stringify(shown));
   };
   refresh();
-  return { update, close() { closed = true; clearTimeout(timer); drawing.stop(); forming.stop(); chart.clear(); formed.clear(); } };
+  return { update, close() { closed = true; clearTimeout(timer); drawing.stop(); forming.stop(); sampling.stop(); chart.clear(); formed.clear(); } };
 }

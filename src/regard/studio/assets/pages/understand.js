@@ -5,6 +5,7 @@ import { ask, askModel, live } from "../assets/api.js";
 import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "answer", "choose", "fill"];
+/** @type {Record<string, string>} */
 const NAMES = { classify: "label", tag: "tag words", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
 const EXPLAINED = ["classify", "fill"]; // tasks whose prediction has words as evidence
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
@@ -138,7 +139,7 @@ export function open(main, studio) {
   return {
     update() {
       const now = taskNow();
-      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[/** @type {keyof NAMES} */ (each)]]), () => ({ target: null, without: null }));
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null }));
       task.replaceChildren(tasks.element);
       task.hidden = tasksOf().length < 2;
       for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
