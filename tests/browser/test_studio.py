@@ -9,11 +9,13 @@ from PIL import Image
 from regard.api import Model
 from regard.serving.app import ServerSettings
 from regard.studio.app import studio_doors
+from regard.studio.branches import Trainings
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit
 from small_mistakes import TRANSLATORS, small_translator
+from studio.small_run import train_small_run
 from studio.test_app import MARKUP, write_run
 
 PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
@@ -32,22 +34,34 @@ def server(tmp_path_factory):
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
     models |= {"masks": small_bert("words"), "images": small_vit()}
-    with running(models, ServerSettings(allow_edits=True), studio_doors(runs)) as server:
+    train_small_run(runs, "trained")
+    trainings, settings = Trainings(), ServerSettings(allow_edits=True)
+    with running(models, settings, studio_doors(runs, trainings)) as server:
         yield server
+    trainings.close()
 
 
 @pytest.fixture
 def open_studio(chromium, server):
-    """Open a page of the studio; errors of the console and requests elsewhere fail the test."""
+    """Open a page of the studio; errors of the console and requests elsewhere fail the test.
+
+    With ``refused``, answers of the server may be errors, which the console notes.
+    """
     contexts, faults = [], []
 
-    def open_studio(query="", *, dark=False, size=(1280, 900)):
+    def open_studio(query="", *, dark=False, size=(1280, 900), refused=False):
         scheme = "dark" if dark else "light"
         view = {"width": size[0], "height": size[1]}
         context = chromium.new_context(color_scheme=scheme, viewport=view)
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda m: m.type in ("error", "warning") and faults.append(m.text))
+
+        def note(message):
+            is_answer = refused and message.text.startswith("Failed to load resource")
+            if message.type in ("error", "warning") and not is_answer:
+                faults.append(message.text)
+
+        page.on("console", note)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda r: _leaves(r.url, server.url) and faults.append(r.url))
         page.goto(f"{server.url}/studio{query}")
@@ -201,6 +215,38 @@ def test_two_models_are_compared(open_studio):
     assert "mt (Transformer, 2017): translate" in heads and "labels (BERT, 2018): classify" in heads
 
 
+def test_two_checkpoints_of_a_run_are_compared(open_studio):
+    page = open_studio("?page=compare&model=@trained@4&text=cow+dog+owl")
+    page.get_by_label("Second model", exact=True).select_option(label="trained, step 12")
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    heads = page.locator(".side-by-side h3").all_inner_texts()
+    assert heads[:2] == [f"trained, step {n} (Transformer, 2017): translate" for n in (4, 12)]
+    outputs = page.locator(".side-by-side .large").all_inner_texts()
+    assert outputs[0] == outputs[1] or page.locator(".side-by-side .large mark").count()
+    assert "other=%40trained%4012" in page.url
+    again = open_studio(page.url.partition("/studio")[2])
+    again.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    assert again.locator(".side-by-side h3").all_inner_texts()[:2] == heads[:2]
+
+
+def test_a_missing_checkpoint_is_one_line(open_studio):
+    page = open_studio("?page=compare&model=mt&other=labels&text=the+owl", refused=True)
+    page.route(
+        "**/studio/checkpoint", lambda route: route.continue_(post_data='{"run": "x", "step": 1}')
+    )
+    page.get_by_label("Second model", exact=True).select_option(label="trained, step 12")
+    page.wait_for_selector(".fault:has-text('there is no such run')", **LIVE)
+
+
+def test_every_checkpoint_writes_a_sample(open_studio):
+    page = open_studio("?page=train&run=trained&open=samples&text=cow+dog+owl")
+    page.wait_for_selector(".note:has-text('are marked')", **LIVE)
+    rows = page.locator(".samples tbody th").all_inner_texts()
+    assert rows[0] == "trained, step 0" and rows[-1] == "trained, step 12"
+    page.get_by_label("Text that each checkpoint reads").fill("owl")
+    page.wait_for_url(lambda url: "text=owl" in url)
+
+
 def test_runs_are_drawn_and_a_branch_has_its_command(open_studio):
     page = open_studio("?page=train&open=branch")
     page.wait_for_selector("[data-kind=curves]", **LIVE)
@@ -211,6 +257,23 @@ def test_runs_are_drawn_and_a_branch_has_its_command(open_studio):
     command = page.locator("pre.command").inner_text()
     assert command.startswith("regard train r.toml --branch ")
     assert " --at 2 --set optimiser.rate=0.5 --out " in command
+
+
+def test_a_branch_is_started_stopped_and_drawn_beside_its_run(open_studio):
+    page = open_studio("?page=train&open=branch&run=trained&of=trained&at=8")
+    page.get_by_label("New value").fill("0.02")
+    page.get_by_role("button", name="Start this branch").click()
+    page.wait_for_selector("[data-state=finished] :text('trained-at-8')", timeout=120_000)
+    page.wait_for_selector("[data-kind=curves] .legend :text('trained-at-8')", **LIVE)
+    assert "run=trained%7Ctrained-at-8" in page.url
+    page.get_by_label("New value").fill("fast")
+    page.get_by_role("button", name="Start this branch").click()
+    page.wait_for_selector("[data-state=failed] .fault:has-text('optimiser.rate')", timeout=120_000)
+    page.locator("select").nth(3).select_option("train.steps")
+    page.get_by_label("New value").fill("100000")
+    page.get_by_role("button", name="Start this branch").click()
+    page.get_by_label("Stop trained-at-8-3").click()
+    page.wait_for_selector("[data-state=stopped] :text('trained-at-8-3')", timeout=120_000)
 
 
 def test_the_tour_has_five_steps(open_studio):

@@ -146,7 +146,7 @@ def test_messages_of_the_library_name_no_option():
         "tour/",
         "studies/ladder.py",
         "findings/finding.py",
-        "studio/runs.py",
+        "studio/branches.py",
     )  # what ``regard`` prints
     others = [path for path in MODULES if not name(path).startswith(terminal)]
     compiler = {"parts/cpp/build.py": ["--version"]}

@@ -20,6 +20,8 @@ from regard.serving.doors import operations, own
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound
 from regard.serving.errors import Refusal
 from regard.studio import heads, papers, text_records
+from regard.studio.branches import Trainings
+from regard.studio.checkpoints import checkpoint_routes
 from regard.studio.model_list import list_models
 from regard.studio.runs import run_routes
 
@@ -125,8 +127,11 @@ def guarded(door: Door, headers: Mapping[str, str] = MappingProxyType({})) -> Do
     return replace(door, routes=[*map(guard, door.routes)])
 
 
-def studio_doors(runs: Path | None = None) -> Sequence[Door]:
-    """The doors of a studio: the server's own paths, which the page asks too, and its pages."""
+def studio_doors(runs: Path | None = None, trainings: Trainings | None = None) -> Sequence[Door]:
+    """The doors of a studio: the server's own paths, which the page asks too, and its pages.
+
+    Branches of ``runs`` are started only if there are ``trainings``.
+    """
     routes = (
         DoorRoute("GET", "/", to_page, "The studio."),
         DoorRoute("GET", "/studio", page, "The studio."),
@@ -140,7 +145,7 @@ def studio_doors(runs: Path | None = None) -> Sequence[Door]:
         *text_records.ROUTES,
         *heads.ROUTES,
         *papers.ROUTES,
-        *([] if runs is None else run_routes(runs)),
+        *([] if runs is None else [*run_routes(runs, trainings), *checkpoint_routes(runs)]),
     )
     door = Door("studio", routes, own.error)
     return guarded(own.DOOR), guarded(operations.DOOR), guarded(door, HEADERS)

@@ -1,29 +1,31 @@
-"""Training runs for the page Train: curves, heads, samples, and the command of a branch."""
+"""Training runs for the page Train: curves, heads, and branches from their checkpoints."""
 
 import json
 import re
-import shlex
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.files import read_json
 from regard.inside.heads.head_formation import Formation
 from regard.inside.views.run_curves import Curves
+from regard.models.folders.loaded_model import CONFIG
 from regard.serving.doors.door import DoorRoute, Exchange, NotFound, json_response
+from regard.studio.branches import StartCommand, Trainings
 from regard.studio.text_records import binary
 from regard.training.branch import origin_of
 from regard.training.checkpoint import Checkpoints
-from regard.training.environment import ENVIRONMENT
 from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
 from regard.training.run_folder import RECIPE
 
 MOST_RUNS = 200
+MOST_ORIGINS = 8  # branches of branches
 DEPTH = 3  # folders of folders in which runs are looked for
-REPEATED = ("--branch", "--at", "--out")  # options that a branch gives anew
 
 
 def runs_in(root: Path) -> dict[str, Path]:
@@ -40,17 +42,26 @@ def runs_in(root: Path) -> dict[str, Path]:
 
 def chosen_runs(exchange: Exchange, root: Path) -> dict[str, Path]:
     """The runs that a request names, in its order."""
-    known, names = runs_in(root), exchange.request.query_params.getlist("run")
-    for name in names:
-        if name not in known:
-            raise NotFound("there is no such run")
-    return {name: known[name] for name in names}
+    names = exchange.request.query_params.getlist("run")
+    return {name: find_run(name, root) for name in names}
 
 
-async def list_runs(exchange: Exchange, root: Path) -> Response:
-    """All runs: their last step, checkpoints, origin, and the command that started them."""
+def find_run(name: str, root: Path) -> Path:
+    """The folder of a run by its path below a folder."""
+    known = runs_in(root)
+    if name not in known:
+        raise NotFound("there is no such run")
+    return known[name]
+
+
+async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None) -> Response:
+    """All runs, with their checkpoints and commands, and the trainings that were started here.
+
+    Trainings are null if none may be started.
+    """
     runs = [_described(*each) for each in runs_in(root).items()]
-    return json_response({"folder": str(root), "runs": runs})
+    started = None if trainings is None else trainings.records
+    return json_response({"folder": str(root), "runs": runs, "trainings": started})
 
 
 def _described(name: str, run: Path) -> dict[str, Any]:
@@ -64,11 +75,24 @@ def _described(name: str, run: Path) -> dict[str, Any]:
         "steps": train.get("steps", 0) if isinstance(train, dict) else 0,
         "finished": (run / "model").is_dir(),
         "checkpoints": Checkpoints(run / "checkpoints").steps(),
+        "opens": saved_model(run) is not None,
         "watches": [name for name in ("heads",) if watch_log(run, name).is_file()],
         "branch": origin_of(run),
-        "command": branch_command(name, run),
+        "command": StartCommand.of(run).words,
         "settings": _settings(recipe),
     }
+
+
+def saved_model(run: Path) -> Path | None:
+    """Model folder of a run, or of the run of which it is a branch; None: there is none yet."""
+    for _ in range(MOST_ORIGINS):
+        if (run / "model" / CONFIG).is_file():
+            return run / "model"
+        origin = origin_of(run)
+        if origin is None:
+            return None
+        run = run.parent / Path(str(origin["run"])).name
+    return None
 
 
 def _value(recipe: dict[str, Any], table: str, key: str) -> Any:
@@ -84,24 +108,6 @@ def _settings(recipe: dict[str, Any]) -> dict[str, str]:
         for key, value in (recipe.get(table) or {}).items()
         if value is not None and key != "precision"
     }
-
-
-def branch_command(name: str, run: Path) -> list[str]:
-    """The words of the command that started a run, to which a branch adds its own; or none."""
-    if not (run / ENVIRONMENT).is_file():
-        return []
-    first = json.loads(read_bytes(run / ENVIRONMENT).splitlines()[0])
-    words = shlex.split(str(first.get("command", "")))
-    if "train" not in words:
-        return []
-    kept, skips = ["regard", "train"], False
-    for word in words[words.index("train") + 1 :]:
-        option = word.partition("=")[0]
-        if skips or option in (*REPEATED, "--resume"):
-            skips = not skips and option in REPEATED and "=" not in word
-            continue
-        kept.append(word)
-    return kept
 
 
 async def curves(exchange: Exchange, root: Path) -> Response:
@@ -127,10 +133,80 @@ async def formation(exchange: Exchange, root: Path) -> Response:
     raise BadInput("run: name one")
 
 
-def run_routes(root: Path) -> list[DoorRoute]:
-    """Routes of the runs below a folder."""
-    return [
-        DoorRoute("GET", "/studio/runs", partial(list_runs, root=root), "All runs."),
+class BranchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A run, the step of one of its checkpoints, and the setting that the branch changes."""
+
+    run: str
+    step: Annotated[int, Meta(ge=0)]
+    key: str = ""
+    value: Annotated[str, Meta(max_length=200)] = ""
+
+    def setting(self, known: dict[str, str]) -> str:
+        """The change as ``key=value``; empty: the branch repeats its run."""
+        if not self.value.strip():
+            return ""
+        if self.key not in known:
+            raise BadInput(f"no setting is called {shown(self.key)}{did_you_mean(self.key, known)}")
+        return f"{self.key}={self.value.strip()}"
+
+
+async def start_branch(exchange: Exchange, root: Path, trainings: Trainings) -> Response:
+    """Start a branch of a run, as a process of its own."""
+    body = exchange.json(BranchRequest)
+    run = find_run(body.run, root)
+    described, command = _described(body.run, run), StartCommand.of(run)
+    if body.step not in described["checkpoints"]:
+        raise BadInput(f"run {body.run} has no checkpoint of step {body.step:,}")
+    if not command.words:
+        raise BadInput(f"run {body.run} was not started by regard train: it cannot be repeated")
+    setting = body.setting(described["settings"])
+    place = root if run == root else run.parent
+    stem = f"{run.resolve().name}-at-{body.step}"
+    free = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    out = next(path for path in map(place.joinpath, free) if _is_free(path, root, trainings))
+    words = command.branch(run, body.step, out, setting)
+    training = trainings.start(_name(out, root), words, command.folder, setting)
+    return json_response(training.record)
+
+
+def _name(run: Path, root: Path) -> str:
+    return str(run.relative_to(root))
+
+
+def _is_free(out: Path, root: Path, trainings: Trainings) -> bool:
+    return not out.exists() and _name(out, root) not in trainings.by_name
+
+
+class StopRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The run of a training that was started here."""
+
+    run: str
+
+
+async def stop_branch(exchange: Exchange, trainings: Trainings) -> Response:
+    """Stop a training after its step, with a checkpoint; asked again, at once."""
+    body = exchange.json(StopRequest)
+    if body.run not in trainings.by_name:
+        raise NotFound("no such training was started here")
+    training = trainings.by_name[body.run]
+    training.stop()
+    return json_response(training.record)
+
+
+def run_routes(root: Path, trainings: Trainings | None = None) -> list[DoorRoute]:
+    """Routes of the runs below a folder; those of trainings only if they may be started."""
+    listed = partial(list_runs, root=root, trainings=trainings)
+    routes = [
+        DoorRoute("GET", "/studio/runs", listed, "All runs."),
         DoorRoute("GET", "/studio/curves", partial(curves, root=root), "Curves of runs."),
         DoorRoute("GET", "/studio/formation", partial(formation, root=root), "Heads of a run."),
+    ]
+    if trainings is None:
+        return routes
+    start = partial(start_branch, root=root, trainings=trainings)
+    stop = partial(stop_branch, trainings=trainings)
+    return [
+        *routes,
+        DoorRoute("POST", "/studio/branch", start, "Start a branch.", BranchRequest),
+        DoorRoute("POST", "/studio/branch/stop", stop, "Stop a branch.", StopRequest),
     ]

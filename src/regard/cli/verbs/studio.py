@@ -23,6 +23,9 @@ def studio(
     runs: Annotated[
         Path | None, Option("--runs", help="Folder of training runs, for the page Train.")
     ] = None,
+    trains: Annotated[
+        bool, Option("--train", help="Let the page Train start branches of --runs on this machine.")
+    ] = False,
     port: options.PORT = 8090,
     name: Annotated[
         list[str] | None,
@@ -38,6 +41,9 @@ def studio(
     its heads do, two models side by side, training runs, and papers. All choices are in the address
     of the page, so that it can be kept and shared; views are saved as SVG or PNG.
 
+    The page starts no training unless --train is given: then the page Train starts branches of the
+    runs in --runs (regard train --branch), each as a process that ends with the studio.
+
     Only this machine reaches the page, and the page reaches nothing else. On another machine, use
     ssh -L 8090:localhost:8090 MACHINE.
 
@@ -47,15 +53,19 @@ def studio(
         from regard.serving.app import ServerSettings
         from regard.serving.server import ModelSource, ServerConfig, bind, serve
         from regard.studio.app import studio_doors
+        from regard.studio.branches import Trainings
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
     if runs is not None and not runs.is_dir():
         raise BadInput(f"--runs {runs}: no such folder")
+    if trains and runs is None:
+        raise BadInput("--train: name the folder of runs, too: --runs DIR")
+    trainings = Trainings() if trains else None
     settings = ServerSettings(allow_edits=True, device=device, precision=precision)
     named = zip(models, name_models(models, name), strict=True)
     sources = tuple(ModelSource(folder, called) for folder, called in named)
-    config = ServerConfig(sources, settings, doors=studio_doors(runs))
+    config = ServerConfig(sources, settings, doors=studio_doors(runs, trainings))
     with bind(HOST, port) as listening:
         _, number = listening.getsockname()
         address = urlunsplit(("http", f"{HOST}:{number}", "/studio", "", ""))
@@ -65,4 +75,8 @@ def studio(
             if opens:
                 webbrowser.open(address)
 
-        serve(config, listening, drain=5, when_loaded=tell)
+        try:
+            serve(config, listening, drain=5, when_loaded=tell)
+        finally:
+            if trainings is not None:
+                trainings.close()

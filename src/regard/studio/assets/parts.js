@@ -1,7 +1,7 @@
 // @ts-check
-// Parts of pages: fields that write to the address, views with their errors, switches of heads, marked differences.
+// Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
 import { make, range } from "../views/base.js";
-import { askRecord } from "./api.js";
+import { ask, askModel, askRecord } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 /** @typedef {import("./studio.js").Model} Model */
@@ -44,7 +44,29 @@ export function modelField(studio, name = "model", label = "Model") {
   const values = studio.models.map((each) => [each.name, `${each.name} (${each.paper})`]);
   const field = choiceField(studio, name, label, values, () => ({ off: null, at: null }));
   return { ...field, update: () => field.update(), get value() { return field.value; },
-    get model() { return /** @type {Model} */ (studio.models.find((each) => each.name === field.value)); } };
+    get model() { return /** @type {Model} */ (studio.models.find((each) => each.name === field.value)); },
+    /** Add checkpoints of runs to the list. @param {string[][]} checkpoints */
+    add(checkpoints) {
+      values.push(...checkpoints);
+      if (checkpoints.length) field.input.append(make("optgroup", { label: "Checkpoints of runs" }, ...checkpoints.map(([value, text]) => make("option", { value }, text))));
+    } };
+}
+// ---- checkpoints of runs ----------------------------------------------------------------------
+
+const MARK = "@"; // in the name of a checkpoint in the address: @RUN@STEP
+/** Checkpoints that can be opened, as values and texts of a choice. @param {any[]} runs */
+export const checkpointsOf = (runs) => runs.filter((run) => run.opens).flatMap((run) => run.checkpoints.map((/** @type {number} */ step) =>
+  [`${MARK}${run.name}${MARK}${step}`, `${run.name}, step ${step.toLocaleString("en")}`]));
+/** The model of a choice; a checkpoint is opened by the server. @param {Studio} studio @param {string} value @param {AbortSignal} [signal]
+ * @returns {Promise<Model & {title: string}>} */
+export async function openModel(studio, value, signal) {
+  const at = value.lastIndexOf(MARK);
+  if (at <= 0 || !value.startsWith(MARK)) {
+    const model = studio.models.find((each) => each.name === value) ?? studio.models[0];
+    return { ...model, title: model.name };
+  }
+  const [run, step] = [value.slice(1, at), Number(value.slice(at + 1))];
+  return { ...await ask("/studio/checkpoint", { run, step }, signal), title: `${run}, step ${step.toLocaleString("en")}` };
 }
 /** @param {Studio} studio @param {string} name @param {string} label @param {{min: number, max: number, step?: number, unless: number, say?: (value: number) => string}} options */
 export function sliderField(studio, name, label, { min, max, step = 1, unless, say = String }) {
@@ -154,6 +176,23 @@ export function headSwitches(studio, model) {
     buttons[(here + step + buttons.length) % buttons.length].focus();
   });
   return { element, update };
+}
+
+// ---- outputs ------------------------------------------------------------------------------------
+
+/** @typedef {{text: string, shares: [string, number][], lines: string[]}} Output */
+const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
+/** The path that gives the output of a model: the wanted one, or what it does best. @param {Model} model @param {string} [wanted] */
+export const outputPath = (model, wanted = "") => model.paths.includes(wanted) ? wanted : OUTPUTS.find((each) => model.paths.includes(each)) ?? "";
+/** What a model makes of a text. @param {Model} model @param {string} path @param {string} text @param {AbortSignal} [signal] @returns {Promise<Output>} */
+export async function outputOf(model, path, text, signal) {
+  if (!path) return { text: "", shares: [], lines: ["This model has no output for a text; its attention is below."] };
+  const input = path === "fill" && model.mask && !text.includes(model.mask) ? `${text} ${model.mask}` : text;
+  const [record] = await askModel(path, { model: model.name, text: input, ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) }, signal);
+  if (path === "classify") return { text: String(record.label ?? ""), shares: Object.entries(record.probabilities ?? {}), lines: Object.entries(record.values ?? {}).map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
+  if (path === "fill") return { text: record.text, shares: record.blanks[0].map((/** @type {any} */ each) => [each.word, each.probability]), lines: [] };
+  if (path === "score") return { text: "", shares: [], lines: Object.entries(record).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
+  return { text: record.text, shares: [], lines: record.score === undefined ? [] : [`score ${record.score.toFixed(2)}`] };
 }
 
 // ---- differences ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ const PAGES = [
   { name: "generate", title: "Generate", about: "Continue a text token by token, choose other tokens, and go on.", fits: (model) => model.paths.includes("generate") },
   { name: "see", title: "See", about: "An image, its label, and where heads look.", fits: (model) => model.paths.includes("label-image") },
   { name: "heads", title: "Heads", about: "What each head does, and what happens without the least important.", fits: (model) => model.sites.length > 0 },
-  { name: "compare", title: "Compare", about: "Two models on the same input, with their differences.", fits: (model) => model.paths.length > 0 },
+  { name: "compare", title: "Compare", about: "Two models, or two checkpoints of a run, on the same input, with their differences.", fits: (model) => model.paths.length > 0 },
   { name: "train", title: "Train", about: "Runs as they go, several at once, and branches of them.", fits: () => true, always: true },
   { name: "papers", title: "Papers", about: "Which paper changed what, and the code of each.", fits: () => true, always: true },
 ];

@@ -1,8 +1,8 @@
 // @ts-check
-// Compare: two models on the same input, their outputs with differences marked, and their attention side by side.
+// Compare: two models, or checkpoints of a run, on the same input: outputs with differences marked, and attention side by side.
 import { make } from "../views/base.js";
-import { askModel, live } from "../assets/api.js";
-import { choiceField, marked, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { ask, live } from "../assets/api.js";
+import { checkpointsOf, choiceField, marked, modelField, openModel, outputOf, outputPath, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["translate", "classify", "fill", "generate", "score"];
 
@@ -14,46 +14,48 @@ export function open(main, studio) {
   const places = [make("div", {}), make("div", {})];
   const views = [viewPlace("Attention of the first model"), viewPlace("Attention of the second model")];
   const note = make("p", { class: "note" });
-  if (studio.models.length < 2) note.textContent = "There is one model here; name several on the command line to compare them: regard studio MODEL MODEL. Two checkpoints of a run are two model folders.";
-  main.append(make("form", { class: "fields" }, first.element, second.element, text.element, task.element), note,
+  const fault = make("p", { class: "fault", role: "alert" });
+  main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, text.element, task.element), note, fault,
     section("Outputs", make("div", { class: "side-by-side" }, ...places)), section("Attention", make("div", { class: "side-by-side" }, ...views.map((each) => each.element))));
-  const other = () => studio.get("other") ? second.model : studio.models[1] ?? studio.models[0];
-  /** @param {import("../assets/studio.js").Model} model */
-  const taskOf = (model) => model.paths.includes(task.value) ? task.value : TASKS.find((each) => model.paths.includes(each)) ?? "";
+  const other = () => studio.get("other") ? second.value : studio.models[1]?.name ?? first.value;
+  let ready = false; // checkpoints are in the lists
 
-  /** @param {import("../assets/studio.js").Model} model @param {AbortSignal} signal */
-  const outputOf = async (model, signal) => {
-    const path = taskOf(model);
-    if (!path) return { text: "", lines: ["This model has no output for a text; its attention is below."] };
-    const input = path === "fill" && model.mask && !text.value.includes(model.mask) ? `${text.value} ${model.mask}` : text.value;
-    const [record] = await askModel(path, { model: model.name, text: input, ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) }, signal);
-    if (path === "classify") return { text: String(record.label ?? ""), lines: Object.entries(record.probabilities ?? {}).map(([name, share]) => `${name} ${percent(Number(share))}`) };
-    if (path === "fill") return { text: record.text, lines: record.blanks[0].map((/** @type {any} */ each) => `${each.word} ${percent(each.probability)}`) };
-    if (path === "score") return { text: "", lines: Object.entries(record).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
-    return { text: record.text, lines: record.score === undefined ? [] : [`score ${record.score.toFixed(2)}`] };
-  };
+  /** A line for each label or word, with the difference to the other output. @param {import("../assets/parts.js").Output} own @param {import("../assets/parts.js").Output} its */
+  const shareLines = (own, its) => own.shares.map(([name, share]) => {
+    const before = its.shares.find((each) => each[0] === name);
+    const change = before && share - before[1];
+    return make("li", {}, make("span", { dir: "auto" }, name), ` ${percent(share)}`, change && Math.abs(change) >= 0.0005 ? make("mark", {}, ` ${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`) : "");
+  });
   const running = live(async (signal) => {
-    const models = [first.model, other()];
-    const outputs = await Promise.all(models.map((model) => outputOf(model, signal)));
+    const models = [await openModel(studio, first.value, signal), await openModel(studio, other(), signal)];
+    const paths = models.map((model) => outputPath(model, task.value));
+    const outputs = await Promise.all(models.map((model, i) => outputOf(model, paths[i], text.value, signal)));
     if (signal.aborted) return;
-    outputs.forEach((output, i) => places[i].replaceChildren(make("h3", {}, `${models[i].name} (${models[i].paper}, ${models[i].year}): ${taskOf(models[i]) || "no output"}`),
-      make("p", { class: "large" }, marked(output.text, outputs[1 - i].text)), make("ul", { class: "plain" }, ...output.lines.map((/** @type {string} */ line) => make("li", {}, line)))));
+    fault.textContent = "";
+    outputs.forEach((output, i) => places[i].replaceChildren(make("h3", {}, `${models[i].title} (${models[i].paper}, ${models[i].year}): ${paths[i] || "no output"}`),
+      make("p", { class: "large" }, marked(output.text, outputs[1 - i].text)),
+      make("ul", { class: "plain" }, ...shareLines(output, outputs[1 - i]), ...output.lines.map((line) => make("li", {}, line)))));
     studio.announce(outputs[0].text === outputs[1].text ? "Both outputs are the same." : "The outputs differ.");
     await Promise.all(models.map(async (model, i) => {
       try {
         if (!model.sites.length) throw new Error("This model has no attention.");
-        const target = taskOf(model) === "translate" && outputs[i].text ? { second: outputs[i].text } : {};
+        const target = paths[i] === "translate" && outputs[i].text ? { second: outputs[i].text } : {};
         const map = Math.max(0, model.sites.findIndex((site) => site.name === "cross"));
         await showAttention(views[i], { model: model.name, text: text.value, ...target }, signal, { map, view: "matrix" });
       } catch (error) { if (!signal.aborted) { views[i].clear(); views[i].fail(/** @type {Error} */ (error).message); } }
     }));
-  }, (error) => { if (error) places[0].replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
-  return {
-    update() {
-      for (const each of [first, second, text, task]) each.update();
-      if (!studio.get("other")) second.input.value = other()?.name ?? "";
-      running.request(JSON.stringify([first.value, other()?.name, text.value, task.value]));
-    },
-    close() { running.stop(); for (const view of views) view.clear(); },
+  }, (error) => { fault.textContent = error?.message ?? ""; for (const place of places) place.classList.toggle("old", Boolean(error)); });
+  const update = () => {
+    if (!ready) return;
+    for (const each of [first, second, text, task]) each.update();
+    if (!studio.get("other")) second.input.value = other();
+    running.request(JSON.stringify([first.value, other(), text.value, task.value]));
   };
+  const list = async () => {
+    const checkpoints = studio.runs ? checkpointsOf((await ask("/studio/runs")).runs) : [];
+    for (const each of [first, second]) each.add(checkpoints);
+    if (studio.models.length + checkpoints.length < 2) note.textContent = "There is one model here; name several on the command line to compare them: regard studio MODEL MODEL. With --runs DIR, checkpoints of runs are in the lists, too.";
+  };
+  list().catch((error) => { fault.textContent = error.message; }).finally(() => { ready = true; update(); });
+  return { update, close() { running.stop(); for (const view of views) view.clear(); } };
 }
