@@ -7,6 +7,7 @@ import re
 import signal
 import time
 import tracemalloc
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -189,6 +190,20 @@ def test_a_run_without_results_leaves_nothing(model, images, tmp_path):
     refused = run("predict", model, tmp_path / "images", "--out", out, "--resume", code=2)
     assert "00000.png: cannot be read as an image" in refused.stderr
     assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+def test_what_other_threads_print_is_no_result(to_file, tmp_path, capsys):
+    """Ray prints messages to standard output, from a thread of its own."""
+    out = tmp_path / "out.txt" if to_file else None
+    with output.output_to(out):
+        print("a result")
+        other = Thread(target=print, args=("a message",))
+        other.start()
+        other.join()
+    printed = capsys.readouterr()
+    assert (out.read_text() if out else printed.out) == "a result\n"
+    assert "a message\n" in printed.err
 
 
 def test_what_cannot_be_resumed_is_refused(model, tmp_path):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import regard
+from counted_blocks import BLOCK, FILE, finished_blocks
+from local_ray import RAY, SYSTEMS, options_of
 from regard.cli.io import line_io, output
-from regard.ground.workers import Workers
+from regard.ground.workers import AHEAD, Workers
 from regard.tasks.components import ComponentSpec
 from small import environment
 from small_bert import model as small_bert
@@ -23,6 +26,7 @@ from small_gpt import write_gpt2
 from verb import run
 
 COUNT = 50
+MANY = 20 * BLOCK
 
 
 class Inline(Workers):
@@ -157,10 +161,35 @@ def test_bulk_in_python(classifier, texts, tmp_path, monkeypatch):
         regard.bulk(classifier, texts, task="predicts", out=tmp_path / "new.jsonl")
 
 
-def children(process):
-    """The living children of a process that run Python."""
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(child) for child in listed]
+@pytest.fixture(scope="module")
+def many_texts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("many") / "in.txt"
+    path.write_text("".join(f"the cat sat on {'the boat ' * (n % 5)}\n" for n in range(MANY)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(classifier, many_texts, tmp_path_factory):
+    """The bytes that a run writes if nobody disturbs it, and what it prints."""
+    folder = tmp_path_factory.mktemp("expected")
+    process = start(command_of(classifier, many_texts, folder / "out", "processes"), folder / "log")
+    stderr = process.communicate()[1]
+    assert process.returncode == 0, stderr
+    return (folder / "out").read_bytes(), stderr
+
+
+def command_of(model, file, out, system):
+    words = ("predict", model, file, "--json", "--device", "cpu", "--out", out, "--resume")
+    return [*map(str, (*words, *options_of(system)))]
+
+
+def start(words, log):
+    """``regard`` in a process of its own, which notes finished blocks in a file."""
+    variables = {**environment(), "PYTHONPATH": os.pathsep.join(sys.path), FILE: str(log)}
+    code = "import counted_blocks; counted_blocks.main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], env=variables, stderr=subprocess.PIPE, text=True
+    )
 
 
 def is_alive(process):
@@ -168,32 +197,77 @@ def is_alive(process):
     return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-@pytest.fixture
-def many_texts(tmp_path):
-    path = tmp_path / "many.txt"
-    path.write_text("".join(f"the cat sat on {'the boat ' * (n % 5)}\n" for n in range(9_000)))
-    return path
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def statistics(stderr):
+    return next(line for line in stderr.splitlines() if " results of " in line)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["worker", "driver"])
-def test_kill_9_loses_and_repeats_nothing(classifier, many_texts, which, tmp_path):
-    out, partial_out = tmp_path / "out.jsonl", tmp_path / "out.jsonl.partial"
-    words = ["predict", classifier, many_texts, "--json", "--workers", 2, "--device", "cpu"]
-    command = [sys.executable, "-m", "regard", *map(str, words)]
-    expected = subprocess.run(command, env=environment(), capture_output=True, check=True).stdout
-    process = subprocess.Popen([*command, "--out", out, "--resume"], env=environment())
-    while not (partial_out.exists() and partial_out.stat().st_size):
-        assert process.poll() is None
-        time.sleep(0.01)
-    workers = children(process.pid)
-    os.kill(process.pid if which == "driver" else workers[-1], signal.SIGKILL)
-    process.wait()
-    if which == "driver":
-        assert process.returncode == -signal.SIGKILL and not out.exists()
-        deadline = time.monotonic() + 20
-        while any(map(is_alive, workers)):  # they end with the driver
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        subprocess.run([*command, "--out", out, "--resume"], env=environment(), check=True)
-    assert out.read_bytes() == expected and expected.count(b"\n") == 9_000
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_kill_9_of_a_worker_loses_and_repeats_nothing(
+    classifier, many_texts, expected, system, tmp_path
+):
+    out, log = tmp_path / "out", tmp_path / "log"
+    process = start(command_of(classifier, many_texts, out, system), log)
+    wait_until(lambda: len(finished_blocks(log)) > 4 or process.poll() is not None)
+    before = {worker for _, worker in finished_blocks(log)}
+    os.kill(finished_blocks(log)[-1][1], signal.SIGKILL)
+    stderr = process.communicate()[1]
+    assert process.returncode == 0, stderr
+    assert (out.read_bytes(), statistics(stderr)) == (expected[0], statistics(expected[1]))
+    counts = Counter(first for first, _ in finished_blocks(log))
+    assert {*counts} == {*range(0, MANY, BLOCK)}
+    assert counts.total() <= len(counts) + 2 * AHEAD  # those that were not handed in
+    assert {worker for _, worker in finished_blocks(log)} - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_kill_9_of_the_driver_loses_and_repeats_nothing(
+    classifier, many_texts, expected, system, tmp_path
+):
+    out, partial_out, logs = tmp_path / "out", tmp_path / "out.partial", [*map(str, "12")]
+    command = command_of(classifier, many_texts, out, system)
+    process = start(command, tmp_path / logs[0])
+    wait_until(lambda: len(finished_blocks(tmp_path / logs[0])) > 8 or process.poll() is not None)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL and not out.exists()
+    before = finished_blocks(tmp_path / logs[0])
+    wait_until(lambda: not any(is_alive(worker) for _, worker in before))  # they end with it
+    before = finished_blocks(tmp_path / logs[0])
+    saved = json.loads((tmp_path / "out.partial.json").read_text())["inputs"]
+    written = partial_out.read_bytes().count(b"\n")
+    assert saved >= BLOCK and written - saved <= BLOCK  # saved as soon as they are written
+    assert len(before) <= saved / BLOCK + 2 * AHEAD
+    process = start(command, tmp_path / logs[1])
+    stderr = process.communicate()[1]
+    assert process.returncode == 0, stderr
+    assert f"continues after {saved:,} inputs" in stderr
+    assert (out.read_bytes(), statistics(stderr)) == (expected[0], statistics(expected[1]))
+    again = sorted(first for first, _ in finished_blocks(tmp_path / logs[1]))
+    assert again == [*range(saved, MANY, BLOCK)]  # no block whose results were written
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [None, 9])
+@pytest.mark.parametrize("system", [pytest.param("ray", marks=RAY)])
+def test_actors_have_a_core_each(classifier, texts, count, system):
+    command = ["predict", classifier, texts, "--json", "--device", "cpu", *options_of(system)]
+    if count is None:
+        assert run(*command).stdout == run(*command[:-2]).stdout
+        return
+    import ray
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        command[command.index(2)] = count
+        assert "9 workers: Ray has 2 CPUs; use at most 2" in run(*command, code=2).stderr
+    finally:
+        ray.shutdown()

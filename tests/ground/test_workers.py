@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from local_ray import SYSTEMS
 from regard.ground import workers
 from regard.ground.errors import BadInput
 from regard.ground.workers import AHEAD, ATTEMPTS, RayActors, WorkerProcesses, Workers
@@ -40,8 +42,10 @@ def die(number):
     return square(number)
 
 
-def always_die(number):
-    os.kill(os.getpid(), signal.SIGKILL)
+def die_at_3(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return square(number)
 
 
 def refuse(number):
@@ -97,29 +101,42 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 def _importable(monkeypatch, tmp_path):
     """Workers find this file; one may die."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # of actors
     monkeypatch.setenv("DIED", str(tmp_path / "died"))
+
+
+def start(system, count, work):
+    """Workers of a system."""
+    if system == "ray":
+        return RayActors("local", partial(begin, work), count, use_gpu=False)
+    return WorkerProcesses(count, partial(begin, work))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_importable")
-def test_the_jobs_of_a_killed_process_are_done_again(tmp_path):
-    with WorkerProcesses(2, partial(begin, die)) as processes:
-        results = [*processes.map((number,) for number in range(12))]
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_jobs_of_a_killed_worker_are_done_again(system, tmp_path):
+    with start(system, 2, die) as started:
+        results = [*started.map((number,) for number in range(12))]
     assert [result for result, _ in results] == [number**2 for number in range(12)]
     assert (tmp_path / "died").exists() and len({process for _, process in results}) > 1
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_importable")
-def test_a_job_that_kills_every_process_is_given_up():
-    expected = pytest.raises(BadInput, match=f"a worker process died {ATTEMPTS} times")
-    with WorkerProcesses(1, partial(begin, always_die)) as processes, expected:
-        list(processes.map([(1,)]))
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_job_that_kills_every_worker_is_given_up(system):
+    """Those before it have results."""
+    fault = f"a worker process died {ATTEMPTS} times" if system == "processes" else "Ray: .* died"
+    with start(system, 1, die_at_3) as started, pytest.raises(BadInput, match=fault):
+        for number, result in enumerate(started.map((number,) for number in range(5))):
+            assert result[0] == number**2 and number < 3
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_importable")
-def test_an_error_of_a_process_is_raised_here():
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_error_of_a_worker_is_raised_here(system):
     expected = pytest.raises(BadInput, match=r"^number 7 is bad$")
-    with WorkerProcesses(1, partial(begin, refuse)) as processes, expected:
-        list(processes.map([(7,)]))
+    with start(system, 1, refuse) as started, expected:
+        list(started.map([(7,)]))

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from multiprocessing.connection import wait
 from threading import Thread
@@ -84,6 +86,7 @@ class WorkerProcesses(Workers[Out]):
         super().__init__(count)
         self.begin = begin
         self.pool = self._new_pool()
+        self.pending: list[_PendingJob] = []
 
     def _new_pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
@@ -97,20 +100,33 @@ class WorkerProcesses(Workers[Out]):
         self.pool.shutdown(cancel_futures=True)
 
     def submit(self, job: Job) -> Callable[[], Out]:
-        pool, future = self._submit(job)
+        pending = _PendingJob(job, *self._submit(job))
+        self.pending.append(pending)
+        return partial(self._result, pending)
 
-        def result() -> Out:
-            nonlocal pool, future
-            for _ in range(ATTEMPTS):
-                try:
-                    return future.result()
-                except BrokenProcessPool:
-                    self._replace(pool)
-                    pool, future = self._submit(job)
-            fault = f"a worker process died {ATTEMPTS} times, possibly out of memory"
-            raise BadInput(f"{fault}: use fewer workers")
+    def _result(self, pending: "_PendingJob") -> Out:
+        for attempt in range(ATTEMPTS):
+            try:
+                result: Out = pending.future.result()
+            except BrokenProcessPool:
+                self._begin_again(pending, alone=attempt > 0)
+            else:
+                self.pending.remove(pending)
+                return result
+        fault = f"a worker process died {ATTEMPTS} times, possibly out of memory"
+        raise BadInput(f"{fault}: use fewer workers")
 
-        return result
+    def _begin_again(self, pending: "_PendingJob", *, alone: bool) -> None:
+        """Begin a lost job, and all that were lost with it, unless it shall run ``alone``.
+
+        Beside others, one of which may kill its process every time, it might be lost again.
+        """
+        lost = [pending]
+        if self.pool is pending.pool:
+            self._replace(pending.pool)
+            lost = lost if alone else [other for other in self.pending if other.is_lost]
+        for job in lost:
+            job.pool, job.future = self._submit(job.job)
 
     def _submit(self, job: Job) -> tuple[ProcessPoolExecutor, "Future[Any]"]:
         with suppress(BrokenProcessPool):
@@ -123,6 +139,20 @@ class WorkerProcesses(Workers[Out]):
         if self.pool is broken:
             broken.shutdown()
             self.pool = self._new_pool()
+
+
+@dataclass(eq=False)
+class _PendingJob:
+    """A job of a pool of processes, whose result has not been used."""
+
+    job: Job
+    pool: ProcessPoolExecutor
+    future: "Future[Any]"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its process, or another of the pool, died before its result was there."""
+        return self.future.done() and isinstance(self.future.exception(), BrokenProcessPool)
 
 
 class RayActors(Workers[Out]):

@@ -16,8 +16,9 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
+from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from typer import Context
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it interrupts
+SAVING = 0.02  # of the time: progress is saved after every window if that does not take more
 RENAMED: dict[str, str] = {"widest": "max_active"}  # options by their names in older files
 
 Command = Mapping[str, object]
@@ -135,6 +137,7 @@ class SavedProgress(OutputProgress):
         super().__init__()
         self.path, self.stream, self._inputs = path, stream, hashlib.sha256()
         self._saved, self._state = monotonic(), self._current(command)
+        self._wait = EVERY  # seconds from save to save
 
     def _current(self, command: Command) -> OutputState:
         digest = self._inputs.hexdigest()
@@ -168,14 +171,16 @@ class SavedProgress(OutputProgress):
         sys.stdout.flush()
         self.stream.flush()
         self._state = self._current(self._state.command)
-        if monotonic() - self._saved >= EVERY:
+        if monotonic() - self._saved >= self._wait:
             self.save()
 
     def save(self) -> None:
         """Write the state, after the results themselves."""
+        begun = monotonic()
         os.fsync(self.stream.fileno())
         write_json(_state_of(self.path), asdict(self._state))
         self._saved = monotonic()
+        self._wait = min(EVERY, (self._saved - begun) / SAVING)
 
     def _hash(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -186,16 +191,33 @@ class SavedProgress(OutputProgress):
 def output_to(path: Path | None, command: Command | None = None) -> Iterator[OutputProgress]:
     """Redirect standard output to a file while this block runs; without a path, leave it."""
     if path is None:
-        yield OutputProgress()
+        with redirect_stdout(ResultText(sys.stdout)):
+            yield OutputProgress()
         return
     with open_output(path, command) as (stream, progress):
         text = TextIOWrapper(stream, encoding="utf-8")
         try:
-            with redirect_stdout(text):
+            with redirect_stdout(ResultText(text)):
                 yield progress
         finally:
             text.detach()
     note(f"wrote {path}")
+
+
+class ResultText:
+    """Stream of the results that this thread prints; what other threads print is no result.
+
+    It goes to standard error: Ray prints a message to standard output when an actor dies.
+    """
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._thread = stream, get_ident()
+
+    def write(self, text: str) -> int:
+        return (self._stream if get_ident() == self._thread else sys.stderr).write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class StandardText(RawIOBase):
@@ -217,7 +239,8 @@ def open_output(
     Without a file, results go to standard output.
     """
     if out is None:
-        yield cast(BinaryIO, getattr(sys.stdout, "buffer", StandardText())), OutputProgress()
+        with redirect_stdout(ResultText(sys.stdout)):
+            yield cast(BinaryIO, getattr(sys.stdout, "buffer", StandardText())), OutputProgress()
         return
     if command is not None:
         with _resuming(out, command) as progress:
