@@ -22,6 +22,7 @@ def test_every_kind_of_tape_is_compared_with_none(monkeypatch, capsys):
     assert (place["rows"], place["tokens"], place["compiled"]) == (2, 16, False)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_a_pass_is_one_graph_and_a_null_tape_adds_none(monkeypatch, capsys):
     import record

@@ -30,6 +30,7 @@ def owls(owl_run, tmp_path_factory):
     return folder, other, "--recipe", recipe, "--data", owl_run, "--device", "cpu"
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_evaluate(owls):
     folder, other, _, recipe, *rest = owls
     records = [json.loads(line) for line in run("compare", *owls, "--json").stdout.splitlines()]

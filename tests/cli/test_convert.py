@@ -115,6 +115,7 @@ def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monke
     assert_nothing_left(tmp_path)
 
 
+@pytest.mark.slow
 def test_other_ids_leave_nothing(marian, tmp_path, monkeypatch):
     row = TokenRow([1], [0])
     others = [{"source": row, "target": row}] * 8

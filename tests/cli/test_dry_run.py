@@ -115,6 +115,7 @@ def test_a_header_taken_as_an_example_shows_up(desk):
     assert "'label' 1 (" in whole
 
 
+@pytest.mark.slow
 def test_a_ladder_is_tried_rung_by_rung(desk):
     write_corpus(desk)
     model = 'model = {{ size = "laptop", change = {{ width = {}, heads = 2 }} }}\n'

@@ -39,6 +39,7 @@ def files(folder: Path, suffix: str = "conllu") -> list[object]:
     return [part for name in SETS for part in (f"--{name}", folder / f"{name}.{suffix}")]
 
 
+@pytest.mark.slow
 def test_every_layer_is_printed_with_its_controls(folder, tmp_path):
     html, svg = tmp_path / "probe.html", tmp_path / "probe.svg"
     models = folder / "small", folder / "other"

@@ -199,6 +199,7 @@ def test_examples_that_are_held_out_from_train_are_the_dev_set(arguments, tmp_pa
         ScoredSet.of(read(held_out), data[1], None, on_test=True)
 
 
+@pytest.mark.slow
 def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     run, out = tmp_path / "run", tmp_path / "less"
     options = ("--share", 0.5, "--seeds", 0, "--compare-training", run, "--json", *QUICK)
@@ -234,6 +235,7 @@ def test_the_recipe_is_trained_with_the_heads_that_stay(arguments, tmp_path):
     assert line == "regard: --compare-training: the recipe has model.start, not random weights"
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_is_resumed(arguments, tmp_path):
     run = tmp_path / "run"
     options = ("--share", 0.5, "--seeds", 0, "--compare-training", run, "--json", *QUICK)
@@ -249,6 +251,7 @@ def test_a_training_that_was_stopped_is_resumed(arguments, tmp_path):
     assert "was started with another recipe (differs in: model.change)" in line
 
 
+@pytest.mark.slow
 def test_keys_of_the_recipe_are_changed_as_in_training(small_run, tmp_path):
     recipe, changed = small_run / "small.toml", {"model.change.width": 32, "train.steps": 2}
     for _ in regard.train(recipe, small_run, tmp_path / "run", settings=changed, device="cpu"):

@@ -83,6 +83,7 @@ def test_several_seeds_make_a_table(corpus):
     assert figures["cost"]["tokens"] > 2.5 * one["tokens"]
 
 
+@pytest.mark.slow
 def test_resume_goes_on_with_those_that_are_not_done(corpus):
     straight = ("--data", corpus, "--out", corpus / "a", "--seeds", 2)
     wanted = run("train", corpus / "owls.toml", *straight).stdout
@@ -101,6 +102,7 @@ def test_resume_goes_on_with_those_that_are_not_done(corpus):
         assert one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("score", "code", "word"), [(10, 0, "reached"), (200, 1, "NOT reached")])
 def test_the_mean_is_compared_with_the_expected_score(corpus, score, code, word):
     recipe = corpus / "promise.toml"

@@ -62,6 +62,7 @@ def test_recipes_are_short():
     assert all(recipe.count("\n") <= 15 for recipe in RECIPES.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", COMMANDS, ids=["new", "pairs", "translation", "labels", "tags"])
 def test_commands(desk, monkeypatch, block):
     monkeypatch.chdir(desk)

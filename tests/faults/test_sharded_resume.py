@@ -40,6 +40,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_divided_run_resumes_bit_for_bit(tmp_path):
     recipe = write_corpus(tmp_path, depth=2)
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"

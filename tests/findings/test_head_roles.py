@@ -47,6 +47,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_verb_prints_the_verdict_and_writes_the_page(folder, tmp_path):
     page = tmp_path / "roles.html"
     call = ("check", "head-roles", "--model", folder / "model", "--data", folder / "bank")

@@ -95,6 +95,7 @@ def test_equal_systems_do_not_differ(first, second, few_trials):
     assert tests.bootstrap == tests.randomisation == 1 and tests.mcnemar in (None, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_randomisation_agrees_with_sacrebleu(number):
     metric = (bleu_metric(), CHRF())[number]

@@ -79,6 +79,7 @@ def test_a_score_prints_its_signature_and_interval():
     assert str(with_interval) == "TER 30.00 [25.11, 35.00]  nrefs:1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.2, 0.22, 0.5])
 def test_the_paired_test_is_that_of_sacrebleu_with_differences_centred_by_sign(corpus, rate):
     baseline, references = corpus

@@ -189,7 +189,7 @@ def test_the_judge_weighs_losses_as_training_does(data, tmp_path, tokens):
     assert loss == pytest.approx(training_loss_of_dev(run), rel=1e-5)
 
 
-@pytest.mark.thinned
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["masked", "all"])
 def test_resume_is_exact(data, tmp_path, tokens):
     other = f"objective.distillation.tokens={tokens}"
@@ -206,6 +206,7 @@ def test_resume_is_exact(data, tmp_path, tokens):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_says_that_its_teacher_is_another_one(data, tmp_path):
     shutil.copytree(data / "teacher", data / "changing")
     other = "objective.distillation.teacher=changing"
@@ -299,6 +300,7 @@ def test_what_cannot_be_is_refused_in_one_line_and_nothing_is_written(
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_student_of_another_width_learns_without_the_cosine(data, tmp_path):
     write_teacher(data / "wide", width=32)
     run = prepared(

@@ -265,6 +265,7 @@ def test_the_logits_are_those_of_the_teacher_in_the_order_of_the_labels(corpus, 
         assert real.any() and not target[~real, 1:].any()
 
 
+@pytest.mark.slow
 def test_resume_is_exact_and_reads_the_teachers_predictions_again(corpus, tmp_path):
     straight = prepared(corpus, tmp_path / "a")
     all_losses = losses(straight)

@@ -92,6 +92,7 @@ def test_rungs_are_typed_and_closed(corpus, tmp_path, before, after, said):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_seeds_of_every_rung(corpus, tmp_path):
     out = tmp_path / "out"
     told = ("train", corpus / "ladder.toml", "--data", corpus, "--out", out, "--device", "cpu")

@@ -134,6 +134,7 @@ def test_the_table_has_published_scores_and_reasons(stubbed, tmp_path):
     assert "| Owls? | accuracy |" in everything and "| Birds | F1 | 1 | 2 | 3 | – |" in everything
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_trained_again(stubbed, tmp_path, monkeypatch):
     out, trained = tmp_path / "out", []
     monkeypatch.setattr(
@@ -194,6 +195,7 @@ def test_a_killed_study_goes_on(data, tmp_path):
     assert [cell["seeds"] for cell in cells] == [1, 0, 0, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_what_other_data_or_starts_gave_is_refused(stubbed, tmp_path):
     out, start = tmp_path / "out", stubbed / "start"
     tuned = ("--cells", "owls/fine-tuned")
@@ -220,6 +222,7 @@ def test_damaged_scores_of_a_cell_that_is_not_chosen_are_its_reason(stubbed, tmp
     assert remark == f"{path}: damaged; remove it, and its runs are scored again"
 
 
+@pytest.mark.slow
 def test_a_seed_that_fails_is_told_and_the_exit_code_is_1(stubbed, tmp_path, monkeypatch):
     def fail(*given, settings, **options):
         if settings["train.seed"] == 2:
@@ -260,6 +263,7 @@ def test_the_exit_code_is_that_of_the_chosen_cells(stubbed, tmp_path):
     study(stubbed, out, "--cells", "owls/baseline", "--cells", "owls/elmo", code=1)
 
 
+@pytest.mark.slow
 def test_scores_of_other_data_are_not_mixed(stubbed, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     study(stubbed, out, "--cells", "owls/baseline")
@@ -273,6 +277,7 @@ def test_scores_of_other_data_are_not_mixed(stubbed, tmp_path):
     assert cells["owls", "fine-tuned"]["gain"] is None
 
 
+@pytest.mark.slow
 def test_scores_of_a_start_that_has_changed_are_refused(stubbed, tmp_path):
     out, start = tmp_path / "out", tmp_path / "start"
     shutil.copytree(stubbed / "start", start)
@@ -283,6 +288,7 @@ def test_scores_of_a_start_that_has_changed_are_refused(stubbed, tmp_path):
     assert "scores.json: its runs have other start (" in study(stubbed, out, *tuned, code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_not_measured_is_a_reason(data, tmp_path):
     task = tasks_of(data)[0]._replace(metric="BLEU")
     lines: list[str] = []

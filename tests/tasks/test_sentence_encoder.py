@@ -96,6 +96,7 @@ def test_it_learns_and_the_folder_embeds_as_trained(kind, tmp_path):
     assert f"{metric} {best:.2f}" in printed
 
 
+@pytest.mark.slow
 def test_resuming_is_exact(tmp_path):
     recipe = write(tmp_path, "in-batch-negatives")
 
@@ -107,6 +108,7 @@ def test_resuming_is_exact(tmp_path):
     assert losses("parts", 3) + losses("parts", 6, resume=True) == whole
 
 
+@pytest.mark.slow
 def test_a_chunked_run_is_that_of_the_whole_batch(tmp_path):
     recipe = write(tmp_path, "in-batch-negatives")
     same = "model.change={width=16, inner=32, depth=2, heads=2, longest=48, init_std=0.2, "

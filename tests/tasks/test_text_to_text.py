@@ -155,6 +155,7 @@ def published(folder, kind):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["regard", "transformers", "merges"])
 def test_a_start_learns_the_task_token(corpus, kind, tmp_path):
     start = published(tmp_path / "start", kind)

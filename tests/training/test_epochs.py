@@ -65,6 +65,7 @@ def test_a_resumed_run_has_the_same_length_and_weights(corpus, tmp_path):
     assert tensors_of(tmp_path / "part", steps) == tensors_of(tmp_path / "whole", steps)
 
 
+@pytest.mark.slow
 def test_a_run_is_made_longer_by_epochs(corpus, tmp_path):
     run("train", corpus / "small.toml", "--data", corpus, "--out", tmp_path / "run")
     longer = ("--set", "train.epochs=4", "--resume")

@@ -63,6 +63,7 @@ def test_a_recipe_that_is_damaged_is_another_recipe(corpus, tmp_path, table):
         prepared(corpus, tmp_path / "run", resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rare", ["train.report_every=5", "train.report_every=100"])
 def test_reports_between_checkpoints_are_the_same(corpus, tmp_path, rare):
     straight = figures_of(train(prepared(corpus, tmp_path / "a", rare).job))

@@ -117,6 +117,7 @@ def test_examples_in_memory_are_like_those_in_files(kind, tmp_path):
     assert weights(tmp_path / "files") == weights(tmp_path / "memory")
 
 
+@pytest.mark.slow
 def test_texts_and_labels_of_a_pooled_classifier(tmp_path):
     recipe = write_owls(tmp_path, 40, 8)
     lines = {
@@ -144,6 +145,7 @@ def test_documents_in_memory_are_like_those_in_files(tmp_path):
     assert all(weights(tmp_path / name) == expected for name in ("memory", "number", "texts"))
 
 
+@pytest.mark.slow
 def test_so_are_documents_that_a_language_model_reads_whole(tmp_path):
     write_streams(tmp_path)
     documents = [one.splitlines() for one in (tmp_path / "animals.txt").read_text().split("\n\n")]
@@ -189,6 +191,7 @@ def test_recipes_of_every_form(corpus, pairs, tmp_path):
     assert len({weights(tmp_path / name) for name in forms}) == 1
 
 
+@pytest.mark.slow
 def test_out_is_named_after_the_recipe(corpus, pairs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for recipe, name in ((corpus / "small.toml", "small"), (tables(), "words-in-reverse-order")):
@@ -271,6 +274,7 @@ def test_nothing_runs_before_the_first_event_is_requested(pairs, tmp_path):
     events.close()
 
 
+@pytest.mark.slow
 def test_the_trained_model_is_scored_on_every_test_set(corpus, pairs, tmp_path):
     data = {**pairs, "more_tests": {"dev again": pairs["dev"]}}
     events = run(tables(), data, tmp_path / "run", settings={"train.steps": 1})

@@ -82,6 +82,7 @@ def test_watching_changes_no_weight(corpus, tmp_path):
     assert not (tmp_path / "False" / "watch").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", ["before the first checkpoint", "after a report"])
 def test_a_resumed_run_has_each_line_once(corpus, tmp_path, stop):
     straight = prepared(corpus, tmp_path / "a")

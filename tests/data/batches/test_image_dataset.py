@@ -73,6 +73,7 @@ def test_its_fingerprint_is_the_same_where_all_files_were_moved(tmp_path, monkey
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_files_are_decoded_by_workers(tmp_path):
     image = pytest.importorskip("PIL.Image")
     paths = [tmp_path / f"{number}.png" for number in range(12)]
