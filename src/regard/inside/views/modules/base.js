@@ -183,10 +183,10 @@ function cached(name, dark, colours) {
 }
 /** A pixel as a colour of CSS. @param {number} pixel */
 export const cssColour = (pixel) => `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
-/** Ink that can be read on a pixel. @param {number} pixel */
+/** Black or white, whichever has the higher contrast with a pixel: 4.5 or more on any (WCAG 2). @param {number} pixel */
 export function inkOn(pixel) {
-  const light = 0.299 * (pixel & 255) + 0.587 * ((pixel >> 8) & 255) + 0.114 * ((pixel >> 16) & 255);
-  return light > 140 ? "#17140f" : "#ffffff";
+  const [red, green, blue] = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255].map((each) => each > 10 ? ((each / 255 + 0.055) / 1.055) ** 2.4 : each / 3295);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
 }
 /** A bar from the first colour of a scale to the last. @param {Uint32Array} pixels @param {string} from @param {string} to */
 export function legend(pixels, from, to) {
