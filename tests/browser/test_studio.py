@@ -15,8 +15,10 @@ from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit
 from small_mistakes import TRANSLATORS, small_translator
+from small_roles import small_labeller
 from studio.small_run import train_small_run
 from studio.test_app import MARKUP, write_run
+from studio.test_predictions import SEED, TEXT, small_resolver
 
 PAGES = ("translate", "understand", "generate", "see", "heads", "compare", "train", "papers")
 LIVE = {"timeout": 20_000}
@@ -34,6 +36,8 @@ def server(tmp_path_factory):
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
     models |= {"masks": small_bert("words"), "images": small_vit()}
+    models |= {"roles": small_labeller(seed=SEED), "mentions": small_resolver()}
+    models |= {"tags": small_bert("tags"), "answers": small_bert("answer")}
     train_small_run(runs, "trained")
     trainings, settings = Trainings(), ServerSettings(allow_edits=True)
     with running(models, settings, studio_doors(runs, trainings)) as server:
@@ -101,9 +105,16 @@ def test_every_page_draws_on_a_phone_and_in_the_dark(open_studio, name):
     assert colour == "rgb(23, 22, 20)"
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_has_serious_faults_of_accessibility(open_studio, serious_faults, name):
-    page = open_studio(f"?page={name}&open=heads,tree,inside,branch,path")
+@pytest.mark.parametrize(
+    "query",
+    [
+        *PAGES,
+        *(f"understand&model={name}" for name in ("roles", "mentions", "tags", "answers")),
+        "train&run=trained",
+    ],
+)
+def test_no_page_has_serious_faults_of_accessibility(open_studio, serious_faults, query):
+    page = open_studio(f"?page={query}&open=heads,tree,inside,branch,samples,path")
     settle(page)
     assert serious_faults(page) == []
 
@@ -171,6 +182,57 @@ def test_masks_are_filled(open_studio):
     page = open_studio("?page=understand&model=masks&masked=the+[MASK]+sailor")
     page.wait_for_selector(".bars li", **LIVE)
     assert page.locator(".result .bars li").count() == 5
+
+
+def test_frames_are_drawn_with_arcs(open_studio):
+    page = open_studio(f"?page=understand&model=roles&text={TEXT.replace(' ', '+')}")
+    page.wait_for_selector(".arcs svg path", **LIVE)
+    assert "[A0 the old sailor mended] [V his nets]" in page.get_attribute(".arcs", "aria-label")
+    page.locator("summary", has_text="[A0 the old").click()
+    assert page.locator("details[open] .bars li").count() == 2
+
+
+def test_mentions_have_the_colour_of_their_cluster(open_studio):
+    page = open_studio(f"?page=understand&model=mentions&text={TEXT.replace(' ', '+')}")
+    page.wait_for_selector("p.clusters span", **LIVE)
+    assert page.locator("p.clusters").inner_text().split() == [
+        *("the", "old", "[sailor]1", "mended", "his", "[nets]1")
+    ]
+    assert page.locator("ol.clusters li").all_inner_texts() == ["sailor · nets"]
+
+
+def test_the_evidence_of_a_tag_follows_the_pointer_and_the_keyboard(open_studio):
+    page = open_studio(f"?page=understand&model=tags&text={TEXT.replace(' ', '+')}")
+    page.wait_for_selector(".evidence button", **LIVE)
+    note = page.locator("section[aria-label=Evidence] > .note")
+    before = note.inner_text()
+    asked = []
+    page.on("request", lambda r: "/studio/evidence" in r.url and asked.append(r.post_data_json))
+    page.locator(".tags button").nth(4).hover()
+    page.wait_for_timeout(900)
+    settle(page)
+    assert asked[-1]["character"] == TEXT.index("his")
+    page.locator(".tags button").nth(5).click()
+    page.wait_for_url(lambda url: "part=5" in url)
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(900)
+    assert page.get_attribute(".tags [data-part='5']", "aria-pressed") == "true"
+    assert asked[-1]["character"] == TEXT.index("nets")
+    assert "For " in before and "For " in note.inner_text()
+    page.locator(".evidence button").nth(0).click()
+    page.wait_for_selector("caption:has-text('Without word 0 (the)')", **LIVE)
+
+
+def test_the_evidence_of_an_answer_is_that_of_its_start_or_end(open_studio):
+    page = open_studio(
+        f"?page=understand&model=answers&question=the+nets&context={TEXT.replace(' ', '+')}"
+    )
+    page.wait_for_selector(".note:has-text('For start')", **LIVE)
+    words = page.locator(".evidence button").all_inner_texts()
+    assert words == ["the", "nets", *TEXT.split()]
+    page.get_by_role("button", name="end", exact=True).click()
+    page.wait_for_selector(".note:has-text('For end')", **LIVE)
+    assert "part=1" in page.url
 
 
 def test_another_token_is_chosen_and_the_text_goes_on(open_studio):

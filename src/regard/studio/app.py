@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from regard.serving.doors import operations, own
 from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound
 from regard.serving.errors import Refusal
-from regard.studio import heads, papers, text_records
+from regard.studio import heads, papers, predictions, text_records
 from regard.studio.branches import Trainings
 from regard.studio.checkpoints import checkpoint_routes
 from regard.studio.model_list import list_models
@@ -143,6 +143,7 @@ def studio_doors(runs: Path | None = None, trainings: Trainings | None = None) -
             "GET", "/studio/models", partial(list_models, runs=runs is not None), "All models."
         ),
         *text_records.ROUTES,
+        *predictions.ROUTES,
         *heads.ROUTES,
         *papers.ROUTES,
         *([] if runs is None else [*run_routes(runs, trainings), *checkpoint_routes(runs)]),

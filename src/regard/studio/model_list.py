@@ -12,6 +12,7 @@ from regard.serving.doors.door import Exchange, json_response
 from regard.serving.doors.operations import describe
 from regard.serving.doors.own import PATHS, has_path
 from regard.serving.served_model import ServedModel
+from regard.studio.predictions import prediction_paths
 
 
 async def list_models(exchange: Exchange, *, runs: bool) -> Response:
@@ -21,13 +22,13 @@ async def list_models(exchange: Exchange, *, runs: bool) -> Response:
 
 
 def describe_model(served: ServedModel) -> dict[str, Any]:
-    """A model: its paths on the server, its mask token, and its heads with the edits of each."""
+    """A model: its paths, its mask token, and its heads with the edits of each."""
     return {
         **describe(served),
         "folder": "" if served.folder is None else str(served.folder),
         "year": served.paper.year,
         "parameters": count_parameters(served.model.module),
-        "paths": [path for path in PATHS if has_path(served, path)],
+        "paths": [*(path for path in PATHS if has_path(served, path)), *prediction_paths(served)],
         "mask": _mask(served),
         "sites": _sites(served),
     }

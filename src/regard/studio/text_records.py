@@ -1,4 +1,4 @@
-"""Records of one input of a model: attention, searches, evidence and what-ifs, as views read them.
+"""Records of one input of a model: attention and searches, as views read them.
 
 Attention of long inputs travels a layer at a time.
 """
@@ -6,13 +6,12 @@ Attention of long inputs travels a layer at a time.
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput
 from regard.inference.generator import Ending, Generator
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
@@ -24,7 +23,7 @@ from regard.inside.views.attention_record import layer_record
 from regard.inside.views.view_record import ViewRecord
 from regard.search.greedy import Greedy
 from regard.search.step import Search
-from regard.serving.doors.door import DoorRoute, Exchange, json_response
+from regard.serving.doors.door import DoorRoute, Exchange
 from regard.serving.doors.images import EncodedImage, decoded_image
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
@@ -182,50 +181,8 @@ def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> Vi
     return replace(view, json={**view.json, "continuations": texts, "ends": ends, **chances})
 
 
-class EvidenceRequest(StudioRequest, kw_only=True):
-    """``target`` is a label, a token or a translation, predicted at the position ``token``."""
-
-    target: Text | None = None
-    token: Annotated[int, Meta(ge=0)] | None = None
-    method: str = "gradient"
-
-
-async def evidence(exchange: Exchange) -> Response:
-    """On which words or patches a prediction depends."""
-    body = exchange.json(EvidenceRequest)
-    if body.method == "all":
-        raise BadInput(f"method: name one method, not {shown(body.method)}")
-
-    def attributed(served: ServedModel, given: Any) -> dict[str, object]:
-        parts = (given, body.target)
-        view = served.model.attribute(*parts, token=body.token, method=body.method)
-        return view.to_json()
-
-    return json_response(await run_on_input(exchange, body, attributed))
-
-
-class WhatIfRequest(EvidenceRequest, kw_only=True):
-    """Heads as (attention, layer, head) and words by their numbers, which are switched off."""
-
-    heads: list[tuple[str, int, int]] = []
-    words: list[int] = []
-
-
-async def what_if(exchange: Exchange) -> Response:
-    """The prediction without some heads and words, beside that with all of them."""
-    body = exchange.json(WhatIfRequest)
-
-    def compared(served: ServedModel, given: Any) -> dict[str, object]:
-        without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
-        return without(target=body.target, token=body.token).to_json()
-
-    return json_response(await run_on_input(exchange, body, compared))
-
-
 ROUTES = [
     DoorRoute("POST", "/studio/look", look, "Attention on an input.", LookRequest),
     DoorRoute("POST", "/studio/layer", look_at_layer, "Attention of one layer.", LayerRequest),
     DoorRoute("POST", "/studio/tree", tree, "A search as a tree.", TreeRequest),
-    DoorRoute("POST", "/studio/evidence", evidence, "Evidence of a prediction.", EvidenceRequest),
-    DoorRoute("POST", "/studio/what-if", what_if, "A prediction without parts.", WhatIfRequest),
 ]

@@ -42,7 +42,7 @@ def _section(resolved: ResolvedText) -> str:
     """A text, and its clusters; the title of a mention is its head word."""
     words = "".join(_part(part.text, part.cluster, part.is_mark) for part in resolved.parts)
     clusters = "\n".join(
-        f'<li style="--hue:{_hue(number)}">'
+        f'<li style="--hue:{cluster_hue(number)}">'
         + " · ".join(
             f'<span title="{escape(escape_line(f"head word: {mention.head}"))}">'
             f"{escape(escape_line(mention.text))}</span>"
@@ -59,8 +59,9 @@ def _part(text: str, cluster: int, is_mark: bool) -> str:
     if not cluster:
         return shown
     tag = "sub" if is_mark else "span"
-    return f'<{tag} style="--hue:{_hue(cluster)}">{shown}</{tag}>'
+    return f'<{tag} style="--hue:{cluster_hue(cluster)}">{shown}</{tag}>'
 
 
-def _hue(cluster: int) -> str:
+def cluster_hue(cluster: int) -> str:
+    """Hue of a cluster, in degrees, by its number from 1."""
     return f"{TURN * (cluster - 1) % 360:g}"

@@ -1,6 +1,6 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
-import { make, range } from "../views/base.js";
+import { draw, make, range } from "../views/base.js";
 import { ask, askModel, askRecord } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
@@ -193,6 +193,22 @@ export async function outputOf(model, path, text, signal) {
   if (path === "fill") return { text: record.text, shares: record.blanks[0].map((/** @type {any} */ each) => [each.word, each.probability]), lines: [] };
   if (path === "score") return { text: "", shares: [], lines: Object.entries(record).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
   return { text: record.text, shares: [], lines: record.score === undefined ? [] : [`score ${record.score.toFixed(2)}`] };
+}
+
+// ---- drawings of the server ---------------------------------------------------------------------
+
+const SHAPES = ["svg", "g", "rect", "line", "path", "text", "title", "desc"];
+/** An SVG drawing as elements: shapes with their plain attributes, and nothing else. @param {string} svg */
+export function drawing(svg) {
+  const copy = (/** @type {Element} */ from) => {
+    const shape = draw(from.localName, Object.fromEntries([...from.attributes].filter(({ name }) => !/^(on|xmlns|style|href)/.test(name)).map(({ name, value }) => [name, value])));
+    for (const child of from.childNodes) {
+      if (child instanceof Element && SHAPES.includes(child.localName)) shape.append(copy(child));
+      if (child.nodeType === Node.TEXT_NODE) shape.append(child.textContent);
+    }
+    return shape;
+  };
+  return copy(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement);
 }
 
 // ---- differences ------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ import { tour } from "./tour.js";
  * @property {(text: string) => void} announce
  */
 
-const UNDERSTAND = ["classify", "tag", "answer", "choose", "fill"];
+const UNDERSTAND = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
 /** @type {{name: string, title: string, about: string, fits: (model: Model) => boolean, always?: boolean}[]} */
 const PAGES = [
   { name: "translate", title: "Translate", about: "Type a sentence; see its translation, the alignment and the search.", fits: (model) => model.paths.includes("translate") },
-  { name: "understand", title: "Understand", about: "Labels, tags, answers and masked words, with the words they depend on.", fits: (model) => model.paths.some((path) => UNDERSTAND.includes(path)) },
+  { name: "understand", title: "Understand", about: "Labels, tags, roles, mentions, answers and masked words, with the words they depend on.", fits: (model) => model.paths.some((path) => UNDERSTAND.includes(path)) },
   { name: "generate", title: "Generate", about: "Continue a text token by token, choose other tokens, and go on.", fits: (model) => model.paths.includes("generate") },
   { name: "see", title: "See", about: "An image, its label, and where heads look.", fits: (model) => model.paths.includes("label-image") },
   { name: "heads", title: "Heads", about: "What each head does, and what happens without the least important.", fits: (model) => model.sites.length > 0 },

@@ -2,12 +2,14 @@
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
 import { cssColour, inkOn, make, signedScale } from "../views/base.js";
 import { ask, askModel, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
-const TASKS = ["classify", "tag", "answer", "choose", "fill"];
+const TASKS = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
+const DRAWN = ["roles", "resolve"]; // paths of the studio itself
 /** @type {Record<string, string>} */
-const NAMES = { classify: "label", tag: "tag words", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
-const EXPLAINED = ["classify", "fill"]; // tasks whose prediction has words as evidence
+const NAMES = { classify: "label", tag: "tag words", roles: "who does what to whom", resolve: "which mentions are the same", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
+const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
+const ENDS = ["start", "end"]; // of an answer
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
@@ -25,7 +27,7 @@ export function open(main, studio) {
     choices: textField(studio, "choices", "Continuations, one a line", { rows: 3, unless: "and slept.\nand barked." }),
   };
   /** @type {Record<string, (keyof typeof fields)[]>} */
-  const READS = { classify: ["text", "second"], tag: ["text"], answer: ["question", "context"], choose: ["text", "choices"], fill: ["masked"] };
+  const READS = { classify: ["text", "second"], tag: ["text"], roles: ["text"], resolve: ["text"], answer: ["question", "context"], choose: ["text", "choices"], fill: ["masked"] };
   const method = choiceField(studio, "method", "Evidence by", METHODS);
   const result = make("div", { class: "result" });
   const words = make("p", { class: "evidence" });
@@ -70,24 +72,64 @@ export function open(main, studio) {
       const ordered = Object.entries(record.probabilities).sort((one, other) => other[1] - one[1]).slice(0, 12);
       return [make("ul", { class: "bars" }, ...ordered.map(([name, share]) => bar(name, share, studio.get("target") === name, choose(name))))];
     }
-    if (now === "tag") return [make("p", { class: "tags", dir: "auto" }, ...record.words.flatMap((/** @type {any} */ { text, tag, probability }) =>
-      [tag === "O" ? text : make("span", { class: "tagged", title: percent(probability ?? 0) }, text, make("small", {}, ` ${tag}`)), " "]))];
+    if (now === "tag") return [make("p", { class: "tags", dir: "auto" }, ...record.words.flatMap((/** @type {any} */ { text, tag, value, probability }, /** @type {number} */ number) => {
+      const label = tag ?? value?.toPrecision(4);
+      return [aimed(number, make("button", { type: "button", class: tag === "O" ? null : "tagged", "aria-label": `${text}: ${label}${probability === undefined ? "" : `, ${percent(probability)}`}; show its evidence`, title: percent(probability ?? 0) },
+        text, tag === "O" ? "" : make("small", {}, ` ${label}`))), " "];
+    })), make("p", { class: "note" }, "Point at a word, or choose it, to see on which words its tag depends.")];
+    if (now === "roles") return record.frames.length ? [make("div", { class: "arcs", role: "img", tabindex: 0, "aria-label": record.frames.map((/** @type {any} */ frame) => frame.brackets).join("; ") }, drawing(record.svg)),
+      ...record.frames.map((/** @type {any} */ frame) => make("details", {}, make("summary", { dir: "auto" }, frame.brackets),
+        make("ul", { class: "bars" }, ...frame.arguments.map((/** @type {any} */ each) => bar(`${each.label}: ${each.text}`, each.probability, false, null)))))] : [make("p", {}, "No predicate was found.")];
+    if (now === "resolve") return [make("p", { class: "clusters", dir: "auto" }, ...record.parts.map((/** @type {any} */ { text, cluster, is_mark: isMark }) =>
+      cluster ? make(isMark ? "sub" : "span", { style: { "--hue": record.clusters[cluster - 1].hue } }, text) : text)),
+    record.clusters.length ? make("ol", { class: "clusters" }, ...record.clusters.map((/** @type {any} */ { hue, mentions }) => make("li", { style: { "--hue": hue } },
+      ...mentions.flatMap((/** @type {any} */ mention, /** @type {number} */ i) => [i ? " · " : "", make("span", { dir: "auto", title: `head word: ${mention.head}` }, mention.text)])))) : make("p", {}, "No two mentions are the same.")];
     if (now === "fill") return record.blanks.map((/** @type {any[]} */ blank, /** @type {number} */ number) => make("div", {},
       make("h3", {}, record.blanks.length > 1 ? `Mask ${number + 1}` : record.text),
       make("ul", { class: "bars" }, ...blank.map((each) => bar(each.word, each.probability, studio.get("target") === each.word, record.blanks.length > 1 ? null : choose(each.word))))));
     if (now === "answer") return [make("p", { class: "large", dir: "auto" }, record.answer?.text || "(no answer)"),
+      ...(record.answer ? [make("p", { class: "row" }, make("span", { class: "quiet" }, "Evidence for its"), ...ENDS.map((name, number) => aimed(number, make("button", { type: "button" }, name))))] : []),
       make("ul", { class: "bars" }, ...(record.best ?? []).map((/** @type {any} */ each) => bar(each.text, each.probability, false, null)))];
     return [make("ul", { class: "bars" }, ...fields.choices.value.split("\n").filter(Boolean).map((each, number) =>
       bar(each, record.probabilities[number], record.choice === number, null)))];
   };
+  let [record, predicted] = [/** @type {any} */ (null), ""]; // the last prediction, and its input
+  let pointed = /** @type {number | null} */ (null); // the tag, or the end of the answer, under the pointer
+  const part = () => { // the tag, or the end of the answer, whose evidence is shown
+    const first = taskNow() === "tag" ? Math.max(0, record?.words?.findIndex((/** @type {any} */ word) => word.tag !== "O") ?? 0) : 0;
+    return pointed ?? Number(studio.get("part", String(first)));
+  };
+  /** A button that aims the evidence at a part of the prediction. @param {number} number @param {any} button */
+  const aimed = (number, button) => {
+    button.dataset.part = String(number);
+    button.addEventListener("click", () => studio.go({ part: number, without: null }));
+    for (const [event, at] of /** @type {[string, number | null][]} */ ([["pointerenter", number], ["focus", number], ["pointerleave", null], ["blur", null]]))
+      button.addEventListener(event, () => { if (pointed !== at) { pointed = at; explain(); } });
+    return button;
+  };
+  /** What evidence is asked for; null: nothing, as long as the prediction is not there. */
+  const aim = () => {
+    const now = taskNow();
+    if (now !== "tag" && now !== "answer") return studio.get("target") ? { target: studio.get("target") } : {};
+    if (predicted !== predictionKey()) return null;
+    if (now === "tag") {
+      const word = record.words[part()] ?? record.words[0];
+      return word ? { character: word.start, ...(word.tag ? { target: word.tag } : {}) } : null;
+    }
+    return record.answer?.text ? [{ target: "start", character: record.answer.start }, { target: "end", character: record.answer.end - 1, last: true }][part() ? 1 : 0] : null;
+  };
+  const predictionKey = () => JSON.stringify([model.value, taskNow(), input(), studio.get("off")]);
   const predicting = live(async (signal) => {
     const edits = editsOf(headsOff(studio, model.model));
     const request = { model: model.value, ...input(), ...(edits.length ? { edits } : {}) };
-    const [record] = await askModel(taskNow(), request, signal);
+    const key = predictionKey();
+    const answer = DRAWN.includes(taskNow()) ? await ask(`/studio/${taskNow()}`, request, signal) : (await askModel(taskNow(), request, signal))[0];
     if (signal.aborted) return;
+    [record, predicted, pointed] = [answer, key, null];
     result.classList.remove("old");
     result.replaceChildren(...draw(record));
-    studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? ""}`);
+    studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? record.frames?.map((/** @type {any} */ frame) => frame.brackets).join("; ") ?? ""}`);
+    explain();
   }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
 
   /** @param {any} found */
@@ -111,7 +153,7 @@ export function open(main, studio) {
     evidenceNote.textContent = `For ${found.targets.join(", ")}. Orange words raise it, blue words lower it; click a word to see the prediction without it.`;
   };
   const attributing = live(async (signal) => {
-    const found = await ask("/studio/evidence", { model: model.value, ...looked(), method: method.value, ...(studio.get("target") ? { target: studio.get("target") } : {}) }, signal);
+    const found = await ask("/studio/evidence", { model: model.value, ...looked(), method: method.value, ...aim() }, signal);
     if (signal.aborted) return;
     last = found;
     drawWords(found);
@@ -121,7 +163,7 @@ export function open(main, studio) {
   const wondering = live(async (signal) => {
     const off = headsOff(studio, model.model);
     if (!off.length && !offWords().length) { compared.replaceChildren(); return; }
-    const found = await ask("/studio/what-if", { model: model.value, ...looked(), heads: off.map(({ site, layer, head }) => [site, layer, head]), words: offWords() }, signal);
+    const found = await ask("/studio/what-if", { model: model.value, ...looked(), ...aim(), heads: off.map(({ site, layer, head }) => [site, layer, head]), words: offWords() }, signal);
     if (signal.aborted) return;
     compared.replaceChildren(make("table", {}, make("caption", {}, `Without ${found.without.join(", ")}`),
       make("thead", {}, make("tr", {}, ...["", "before", "after", "change"].map((each) => make("th", { scope: "col" }, each)))),
@@ -136,24 +178,31 @@ export function open(main, studio) {
     onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
   }), (error) => attention.fail(error?.message ?? ""));
 
+  /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
+  const explain = () => {
+    const target = EXPLAINED.includes(taskNow()) ? aim() : null;
+    for (const button of result.querySelectorAll("[data-part]")) button.setAttribute("aria-pressed", String(Number(button.dataset.part) === part()));
+    if (!target) {
+      if (predicted === predictionKey()) { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; }
+      return;
+    }
+    attributing.request(JSON.stringify([model.value, looked(), method.value, target]));
+    wondering.request(JSON.stringify([model.value, looked(), target, studio.get("off"), studio.get("without")]));
+  };
   return {
     update() {
       const now = taskNow();
-      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null }));
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null, part: null }));
       task.replaceChildren(tasks.element);
       task.hidden = tasksOf().length < 2;
       for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
       if (!studio.get("masked") && fields.masked.input !== document.activeElement) fields.masked.input.value = maskedText();
       evidence.hidden = !EXPLAINED.includes(now);
-      const key = [model.value, now, input(), studio.get("off")];
-      predicting.request(JSON.stringify([...key, studio.get("target")]));
-      if (EXPLAINED.includes(now)) {
-        attributing.request(JSON.stringify([model.value, looked(), method.value, studio.get("target")]));
-        wondering.request(JSON.stringify([...key, studio.get("without")]));
-        if (last) drawWords(last);
-      }
-      if (inside.isOpen && model.model.sites.length) looking.request(JSON.stringify(key));
+      predicting.request(JSON.stringify([predictionKey(), studio.get("target")]));
+      explain();
+      if (last) drawWords(last);
+      if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
     },
     close() { for (const each of [predicting, attributing, wondering, looking]) each.stop(); attention.clear(); },
   };

@@ -1,0 +1,157 @@
+"""The page Understand: frames, clusters, the evidence of a prediction, and what-ifs."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, cast
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from regard.ground.errors import BadInput, shown
+from regard.inference.resolver import ResolvedText
+from regard.inference.role_labeller import SentenceFrames
+from regard.inside.inspected_model import InspectedModel
+from regard.inside.views.clusters import cluster_hue
+from regard.inside.views.markup import escape_controls
+from regard.inside.views.role_arcs import draw_frames
+from regard.serving.doors.door import DoorRoute, Exchange, json_response
+from regard.serving.served_model import ServedModel
+from regard.studio.text_records import StudioRequest, Text, run, run_on_input
+from regard.text.segmentation import LabelledRow
+
+PREDICTIONS = ("roles", "resolve")
+"""Names of predictors whose results the studio draws, and of their paths."""
+
+
+def prediction_paths(served: ServedModel) -> list[str]:
+    """Paths of the studio that draw what the predictor of a model predicts."""
+    if "predict" not in served.components:
+        return []
+    return [name for name in PREDICTIONS if served.component("predict").name == name]
+
+
+async def _predicted(exchange: Exchange, name: str) -> Any:
+    """The prediction for the text of a request, by a model with this predictor."""
+    body = exchange.json(StudioRequest)
+    if not body.text.strip():
+        raise BadInput("the text is empty")
+
+    def predict(served: ServedModel) -> Any:
+        if name not in prediction_paths(served):
+            raise BadInput(f"model {served.name} was not trained for this task")
+        return served.model.predict([body.text])[0]
+
+    return await run(exchange, body, predict)
+
+
+async def roles(exchange: Exchange) -> Response:
+    """Frames of a sentence: as a drawing with arcs, in brackets, and each argument."""
+    sentence = cast(SentenceFrames, await _predicted(exchange, "roles"))
+    frames = [
+        {
+            "predicate": frame.word,
+            "brackets": sentence.brackets(frame),
+            "arguments": [
+                {"label": each.label, "text": each.text, "probability": each.probability}
+                for each in frame.arguments
+            ],
+        }
+        for frame in sentence.frames
+    ]
+    return json_response({"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words))})
+
+
+async def resolve(exchange: Exchange) -> Response:
+    """Clusters of mentions: the text in parts, each with its cluster, and the list of clusters."""
+    resolved = cast(ResolvedText, await _predicted(exchange, "resolve"))
+    parts = [
+        {"text": escape_controls(each.text), "cluster": each.cluster, "is_mark": each.is_mark}
+        for each in resolved.parts
+    ]
+    clusters = [
+        {
+            "hue": cluster_hue(number),
+            "mentions": [{"text": each.text, "head": each.head} for each in cluster],
+        }
+        for number, cluster in enumerate(resolved.clusters, start=1)
+    ]
+    return json_response({"parts": parts, "clusters": clusters})
+
+
+class EvidenceRequest(StudioRequest, kw_only=True):
+    """``target`` is a label, a token or a translation, predicted at the position ``token``.
+
+    Instead of a token, ``character`` names a word by one of its characters, in the second text if
+    there are two: the target is predicted at its first token, or at its ``last``.
+    """
+
+    target: Text | None = None
+    token: Annotated[int, Meta(ge=0)] | None = None
+    character: Annotated[int, Meta(ge=0)] | None = None
+    last: bool = False
+    method: str = "gradient"
+
+    def position(self, served: ServedModel) -> int | None:
+        """The position at which the target is predicted; None: the model's own."""
+        if self.character is None:
+            return self.token
+        model = served.model.inspected
+        return token_at(model, self.text, self.second, self.character, last=self.last)
+
+
+def token_at(
+    model: InspectedModel, text: str, second: str | None, character: int, *, last: bool = False
+) -> int:
+    """Position of the first or last token of the word at a character of the last text."""
+    row = cast(LabelledRow, model.read(text, second)[model.facts.sides[-1]])
+    labels, whole = row.queries, text if second is None else second
+    begin, place = labels.second if second is not None and labels.second is not None else 0, 0
+    for word, group in zip(labels.words, labels.groups, strict=True):
+        if not group or min(group) < begin or {*group} <= {*labels.specials}:
+            continue
+        place = whole.find(word, place)
+        if place < 0:
+            break
+        place += len(word)
+        if character < place:
+            return max(group) if last else min(group)
+    raise BadInput(f"character: no word of the text that the model reads is at {character}")
+
+
+async def evidence(exchange: Exchange) -> Response:
+    """On which words or patches a prediction depends."""
+    body = exchange.json(EvidenceRequest)
+    if body.method == "all":
+        raise BadInput(f"method: name one method, not {shown(body.method)}")
+
+    def attributed(served: ServedModel, given: Any) -> dict[str, object]:
+        parts, token = (given, body.target), body.position(served)
+        return served.model.attribute(*parts, token=token, method=body.method).to_json()
+
+    return json_response(await run_on_input(exchange, body, attributed))
+
+
+class WhatIfRequest(EvidenceRequest, kw_only=True):
+    """Heads as (attention, layer, head) and words by their numbers, which are switched off."""
+
+    heads: Sequence[tuple[str, int, int]] = ()
+    words: Sequence[int] = ()
+
+
+async def what_if(exchange: Exchange) -> Response:
+    """The prediction without some heads and words, beside that with all of them."""
+    body = exchange.json(WhatIfRequest)
+
+    def compared(served: ServedModel, given: Any) -> dict[str, object]:
+        without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
+        return without(target=body.target, token=body.position(served)).to_json()
+
+    return json_response(await run_on_input(exchange, body, compared))
+
+
+ROUTES = [
+    DoorRoute("POST", "/studio/roles", roles, "Frames of a sentence.", StudioRequest),
+    DoorRoute("POST", "/studio/resolve", resolve, "Clusters of mentions.", StudioRequest),
+    DoorRoute("POST", "/studio/evidence", evidence, "Evidence of a prediction.", EvidenceRequest),
+    DoorRoute("POST", "/studio/what-if", what_if, "A prediction without parts.", WhatIfRequest),
+]
