@@ -33,7 +33,7 @@ from regard.metrics.alignment import Links
 from regard.models.coreference_head import CoreferenceHead
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
-from regard.search.beam import Beam
+from regard.search.beam import check_beam
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.tasks.components import Runner
@@ -193,9 +193,7 @@ class Model(Runner):
         if max_new_tokens is not None:
             raise BadInput("max_new_tokens cannot be used with a translator")
         beam = self.translator.base_beam if search is None else search
-        if not isinstance(beam, Beam):
-            raise BadInput(f"search: the tree of a translation needs a Beam, not {beam}")
-        return record_tree(self.translator, text, beam)
+        return record_tree(self.translator, text, check_beam(beam, "the tree of a translation"))
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
         """Induction scores of the heads of a causal model, on a text with repetitions.

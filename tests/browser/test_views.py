@@ -240,6 +240,35 @@ def test_a_candidate_is_kept_in_the_address_and_brought_into_sight(open_page):
     assert open_page(tree.html(), hash="#node=99999").locator('[aria-pressed="true"]').count() == 0
 
 
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_paper_stands_below_and_right_of_the_one_it_builds_on(open_page, size):
+    record = record_of("papers")
+    shown = open_page(page(record), size=size)
+    at = dict(
+        shown.locator(".body svg [role=button]").evaluate_all(
+            "all => all.map(one => [one.textContent, ['x', 'y'].map(name =>"
+            " Number(one.getAttribute(name)))])"
+        )
+    )
+    assert {*at} == {paper["name"] for paper in record.json["papers"]}
+    for paper in record.json["papers"]:
+        if paper["after"] is not None:
+            assert at[paper["after"]][0] < at[paper["name"]][0]
+            assert at[paper["after"]][1] < at[paper["name"]][1]
+    drawing = shown.locator(".body [data-scroll]")
+    assert drawing.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_tables_of_one_paper_or_of_all(open_page):
+    record = record_of("papers")
+    shown = open_page(page(record), hash="#paper=BERT")
+    assert shown.locator(".body section h3").all_inner_texts() == ["BERT (2018)"]
+    shown.locator('[data-focus="tables=all"]').check(force=True)
+    headings = shown.locator(".body section h3").all_inner_texts()
+    assert {*headings} == {f"{each['name']} ({each['year']})" for each in record.json["papers"]}
+    assert shown.evaluate("location.hash") == "#paper=BERT&tables=all"
+
+
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_view_is_saved_as_svg_and_png_with_its_command(open_page, kind):
     record = record_of(kind).with_source(command="regard look m", model="m", data="some <data>")

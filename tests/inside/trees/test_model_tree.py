@@ -36,7 +36,7 @@ def test_the_tree_of_a_continuation_has_alternatives(search):
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"search": Greedy()}, "needs a Beam, not greedy search"),
+        ({"search": Greedy()}, "needs a Beam, not Greedy"),
         ({"max_new_tokens": 2}, "max_new_tokens cannot be used with a translator"),
     ],
 )
