@@ -74,6 +74,7 @@ NEW: tuple[str, ...] = (
     r"TextTokens(\(|\.).*",
     r"(?:Model\.heads\(.*|(?:HeadFigures|HeadReport|RelationScore)(?:\(|\.).*|heads .*)",
     r"(?:Model\.(?:inspected|record\(.*)|Record(\(|\.).*)",
+    r"(?:Model\.tree\(.*|(?:Beam|Token)Tree(\(|\.).*)",
     r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
     r"papers --(?:path|train|load) = False",

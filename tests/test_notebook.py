@@ -1,8 +1,4 @@
-"""Widgets and results in notebooks: traits, a kernel, and what is left without scripts."""
-
-import json
-import sys
-from pathlib import Path
+"""Widgets: classes, traits, and what is left without scripts; tests/browser has a kernel."""
 
 import numpy as np
 import pytest
@@ -63,36 +59,3 @@ def test_a_saved_widget_leaves_its_drawing(view):
     data, _ = widget(view)._repr_mimebundle_()
     assert data["image/svg+xml"] == view.svg()
     assert "application/vnd.jupyter.widget-view+json" in data
-
-
-SOURCE = """
-import numpy as np
-from regard.inside.attention.attention_map import AttentionMap
-from regard.inside.attention.attention_view import AttentionView
-shown = AttentionMap("encoder", ("a", "b"), ("a", "b"), np.full((2, 2, 2, 2), 0.5))
-AttentionView("a b", (shown,))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_a_notebook_that_ran_holds_page_drawing_and_text(tmp_path, monkeypatch):
-    client = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    folder = tmp_path / "kernels" / "own"
-    folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    spec = {"argv": command, "display_name": "own", "language": "python"}
-    (folder / "kernel.json").write_text(json.dumps(spec))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
-    source = str(Path(__file__).parents[1] / "src")
-    monkeypatch.setenv("PYTHONPATH", ":".join([source, *sys.path]))
-    cells = [SOURCE, "import regard.notebook as n; n.widget(_, layer=1)"]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client.NotebookClient(book, timeout=120, kernel_name="own").execute()
-    (page,), (live,) = (cell.outputs for cell in book.cells)
-    assert "<iframe srcdoc=" in page.data["text/html"]
-    assert page.data["image/svg+xml"].startswith("<svg") and "a b" in page.data["text/plain"]
-    assert live.data["image/svg+xml"].startswith("<svg")
-    assert "application/vnd.jupyter.widget-view+json" in live.data

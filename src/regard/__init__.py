@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from regard.inside.neighbours import Neighbour, neighbours
     from regard.inside.record import Record
     from regard.inside.stream.contributions import Contributions
+    from regard.inside.trees.beam_tree import BeamTree
+    from regard.inside.trees.token_tree import TokenTree
     from regard.inside.views.line_chart import Chart, ChartLine, Report
     from regard.inside.views.role_arcs import draw_frames
     from regard.metrics.bleu import bleu
@@ -93,19 +95,19 @@ __version__ = "0.1.0"
 __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
-    "AttentionView", "Attributions", "BadInput", "Beam", "BulkReport", "Chart", "ChartLine",
-    "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList", "EncoderDecoder",
-    "EndEvent", "Entity", "Exact", "FilledText", "Generation", "Greedy", "HeadFigures",
-    "HeadReport", "Hypothesis", "ImageAttention", "InductionScores", "LabelPrediction", "Layout",
-    "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction", "Neighbour", "NumberPrediction",
-    "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore", "Report", "ReportEvent",
-    "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap", "Sample", "SaveEvent",
-    "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord", "Tape", "TextTokens",
-    "TokenFill", "TokenRow", "Translation", "TrunkWithHeads", "VerbChoice", "WatchEvent", "WhatIf",
-    "WordWeights", "agreement_sentences", "attend", "bleu", "bulk", "change", "difference",
-    "draw_frames", "forced_row", "load", "make_agreement_text", "mean_interval", "neighbours",
-    "pack", "read_edits", "score_agreement", "seed_everything", "spread", "train", "watch_heads",
-    "without_head",
+    "AttentionView", "Attributions", "BadInput", "Beam", "BeamTree", "BulkReport", "Chart",
+    "ChartLine", "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList",
+    "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation", "Greedy",
+    "HeadFigures", "HeadReport", "Hypothesis", "ImageAttention", "InductionScores",
+    "LabelPrediction", "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction",
+    "Neighbour", "NumberPrediction", "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore",
+    "Report", "ReportEvent", "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap",
+    "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord",
+    "Tape", "TextTokens", "TokenFill", "TokenRow", "TokenTree", "Translation", "TrunkWithHeads",
+    "VerbChoice", "WatchEvent", "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu",
+    "bulk", "change", "difference", "draw_frames", "forced_row", "load", "make_agreement_text",
+    "mean_interval", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
+    "spread", "train", "watch_heads", "without_head",
 ]
 
 _NAMES = {
@@ -131,6 +133,8 @@ _NAMES = {
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),
+    "regard.inside.trees.beam_tree": ("BeamTree",),
+    "regard.inside.trees.token_tree": ("TokenTree",),
     "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("mean_interval", "spread"),
     "regard.inside.views.role_arcs": ("draw_frames",),

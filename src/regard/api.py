@@ -1,7 +1,7 @@
 """Public interface: ``load`` a model from a folder, run it, inspect it, save it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import resolved
 from regard.ground.keywords import check_keywords, check_method_keywords
+from regard.inference.generator import Ending
 from regard.inference.inputs import check_pairs
 from regard.inference.resolver import Resolver
 from regard.inside.align import AlignmentMethod, align
@@ -25,12 +26,18 @@ from regard.inside.inspected_model import InspectedModel, LabelledRows, title_of
 from regard.inside.masked_text import read_with_masks
 from regard.inside.record import Record, record
 from regard.inside.stream.contributions import Contributions, contributions
+from regard.inside.trees.beam_tree import SearchTree
+from regard.inside.trees.recording_beam import record_tree
+from regard.inside.trees.token_tree import record_tokens
 from regard.metrics.alignment import Links
 from regard.models.coreference_head import CoreferenceHead
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
+from regard.search.beam import check_beam
+from regard.search.greedy import Greedy
+from regard.search.step import Search
 from regard.tasks.components import Runner
-from regard.text.words import word_spans
+from regard.text.words import check_text, word_spans
 
 
 @check_keywords
@@ -163,6 +170,30 @@ class Model(Runner):
             resolver = cast(Resolver, self.predictor)
             return look_at_mentions(resolver, text, target=target, **options)
         return look(self.inspected, self.predict, text, target, **options)
+
+    def tree(
+        self,
+        text: str,
+        search: Search | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        alternatives: int = 5,
+    ) -> SearchTree:
+        """Candidates of a search, step by step: of a translation, or of the continuation of a text.
+
+        A translator searches by ``Beam`` (default: the folder's), and the tree says why candidates
+        were pruned. A generator searches by ``Greedy`` or by one ``Sample``; each token has its
+        most probable ``alternatives``. The result has ``.html()`` and ``.svg()``.
+        """
+        check_text(text, 1)
+        if "translate" not in self.components:
+            ending = Ending.of(max_new_tokens, 0, ())
+            generator = replace(self.generator, ending=ending)
+            return record_tokens(generator, text, search or Greedy(), alternatives)
+        if max_new_tokens is not None:
+            raise BadInput("max_new_tokens cannot be used with a translator")
+        beam = self.translator.base_beam if search is None else search
+        return record_tree(self.translator, text, check_beam(beam, "the tree of a translation"))
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
         """Induction scores of the heads of a causal model, on a text with repetitions.

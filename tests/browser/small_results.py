@@ -16,14 +16,11 @@ from regard.inside.stream.contributions import Contributions, StreamComponent
 from regard.inside.stream.grid_view import Grid
 from regard.inside.stream.lens import LogitLens
 from regard.inside.stream.patching import PatchEffects
-from regard.inside.trees.beam_tree import BeamNode, BeamTree, LengthRuleChoice, TreeHypothesis
+from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.token_tree import TokenTree
-from regard.inside.views.records import (
-    alignment_record,
-    forward_path_record,
-    neighbours_record,
-    papers_record,
-)
+from regard.inside.trees.tree_nodes import BeamNode, TreeHypothesis
+from regard.inside.views.papers_view import papers_record
+from regard.inside.views.records import alignment_record, forward_path_record, neighbours_record
 from regard.inside.views.run_curves import Curves
 from regard.inside.views.view_record import ViewRecord
 from regard.metrics.alignment import GoldLinks

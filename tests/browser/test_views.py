@@ -12,6 +12,7 @@ from regard.inside.views.attention_record import layer_record
 from regard.inside.views.pages import MODULES, asset, bundle, page
 
 from .small_results import RESULTS, TEXT, attention, formation, record_of, token_tree
+from .widget_page import widget_page
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", '"quoted" & <b>']
 HOSTILE += ["&amp;", "‮right to left", "a" * 200, "\x1b[31m", "العربية"]
@@ -239,6 +240,35 @@ def test_a_candidate_is_kept_in_the_address_and_brought_into_sight(open_page):
     assert open_page(tree.html(), hash="#node=99999").locator('[aria-pressed="true"]').count() == 0
 
 
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_a_paper_stands_below_and_right_of_the_one_it_builds_on(open_page, size):
+    record = record_of("papers")
+    shown = open_page(page(record), size=size)
+    at = dict(
+        shown.locator(".body svg [role=button]").evaluate_all(
+            "all => all.map(one => [one.textContent, ['x', 'y'].map(name =>"
+            " Number(one.getAttribute(name)))])"
+        )
+    )
+    assert {*at} == {paper["name"] for paper in record.json["papers"]}
+    for paper in record.json["papers"]:
+        if paper["after"] is not None:
+            assert at[paper["after"]][0] < at[paper["name"]][0]
+            assert at[paper["after"]][1] < at[paper["name"]][1]
+    drawing = shown.locator(".body [data-scroll]")
+    assert drawing.evaluate("one => one.scrollWidth <= one.clientWidth")
+
+
+def test_tables_of_one_paper_or_of_all(open_page):
+    record = record_of("papers")
+    shown = open_page(page(record), hash="#paper=BERT")
+    assert shown.locator(".body section h3").all_inner_texts() == ["BERT (2018)"]
+    shown.locator('[data-focus="tables=all"]').check(force=True)
+    headings = shown.locator(".body section h3").all_inner_texts()
+    assert {*headings} == {f"{each['name']} ({each['year']})" for each in record.json["papers"]}
+    assert shown.evaluate("location.hash") == "#paper=BERT&tables=all"
+
+
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_view_is_saved_as_svg_and_png_with_its_command(open_page, kind):
     record = record_of(kind).with_source(command="regard look m", model="m", data="some <data>")
@@ -362,31 +392,14 @@ def test_records_of_several_views_stand_on_one_page(open_page):
     assert shown.evaluate("location.hash") == "#0.target=1"
 
 
-MODEL = """
-const state = { record: new DataView(data), options: { layer: 1 }, selection: {} }, heard = {};
-window.model = {
-  get: (name) => state[name], set: (name, value) => { state[name] = value; heard[name]?.(); },
-  save_changes: () => { window.saved = (window.saved ?? 0) + 1; },
-  on: (name, call) => { heard[name.split(":")[1]] = call; },
-  off: (name) => delete heard[name.split(":")[1]],
-};
-"""
-
-
 @pytest.mark.parametrize("kind", ["attention", "beam_tree", "attribution"])
 def test_a_widget_of_a_notebook_works_both_ways(open_page, kind):
     pytest.importorskip("anywidget")
     from regard.notebook import WIDGETS
 
     made = WIDGETS[kind]
-    record = record_of(kind)
-    script = made._esm.replace("export default", "const widget =")
-    data = b64encode(record.to_bytes()).decode()
-    html = f"""<!doctype html><html data-ready><meta charset="utf-8"><style>{made._css}</style>
-    <div id="host"></div><script type="module">{script}
-    const el = document.querySelector("#host");
-    const data = Uint8Array.from(atob("{data}"), (c) => c.charCodeAt(0)).buffer;{MODEL}
-    window.stop = widget.render({{ model, el }});</script></html>"""
+    data = b64encode(record_of(kind).to_bytes()).decode()
+    html = widget_page(made._esm, made._css, data, {"layer": 1})
     shown = open_page(html)
     assert shown.locator(SHOWN).count() == 1
     selector, keys = KEYS[kind]
@@ -394,7 +407,7 @@ def test_a_widget_of_a_notebook_works_both_ways(open_page, kind):
     for key in keys:
         shown.keyboard.press(key)
     assert shown.evaluate("Object.keys(model.get('selection')).length") > 0
-    assert shown.evaluate("saved") > 0
+    assert shown.evaluate("sent.length") > 0
     if kind == "attention":
         assert "layer=1" in checked(shown)
         shown.evaluate("model.set('options', { layer: 2, head: 0 })")

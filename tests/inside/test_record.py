@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 from regard import BadInput, Record, Tape
 from regard.inside.record import of_one_input
 from regard.inside.record_file import VERSION, SavedValues, write
+from regard.inside.views.attention_record import unpack_weights
 from small_bert import model as small_encoder
 from small_images import small_vit
 
@@ -165,3 +166,21 @@ def test_a_damaged_json_description_is_refused(tmp_path, metadata):
     save_file(content, path, {"format": VERSION, **metadata})
     with pytest.raises(BadInput, match=r"r\.safetensors: a damaged record"):
         Record.load(path)
+
+
+def test_a_record_shows_its_attention_in_a_notebook(model):
+    (record,) = model.record([TEXT], layers=[1])
+    bundle = record._repr_mimebundle_()
+    assert record.title == "[CLS] the old cat came [SEP]" and bundle["text/plain"] == repr(record)
+    assert bundle["image/svg+xml"].startswith("<svg") and "<iframe srcdoc=" in bundle["text/html"]
+    (shown,) = record.maps
+    weights = unpack_weights(view := record.view_record(), view.json["maps"][0]["mean"])
+    np.testing.assert_allclose(weights[0], shown.select(1), atol=1e-4)
+
+
+def test_a_record_without_weights_is_a_line_in_a_notebook(model):
+    (record,) = model.record([TEXT], values="states")
+    assert record._repr_mimebundle_() == {"text/plain": repr(record)}
+    assert record._repr_html_() is None and record.svg() == ""
+    with pytest.raises(BadInput, match="no attention weights were recorded"):
+        record.html()

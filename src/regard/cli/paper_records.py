@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from regard.ground.errors import BadInput, did_you_mean
-from regard.inside.views.papers_html import PaperSection
+from regard.inside.views.papers_view import PaperSection
 
 Value = int | float | str | None
 Row = dict[str, Value]

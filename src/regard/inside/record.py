@@ -19,8 +19,12 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import Tape
 from regard.inside import record_file
-from regard.inside.attention.attention_map import AttentionMap, RolloutMap
+from regard.inside.attention.attention_map import MOST_DRAWN, AttentionMap, RolloutMap
 from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.views.attention_record import attention_record
+from regard.inside.views.matrix_svg import draw_attention
+from regard.inside.views.pages import RecordPage
+from regard.inside.views.view_record import ViewRecord
 from regard.models.attention_site import AttentionSite
 from regard.models.trunk_with_heads import Outputs
 from regard.text.segmentation import LabelledImage, TokenLabels
@@ -92,12 +96,13 @@ Records = Sequence[SiteRecord]
 
 
 @dataclass(frozen=True, eq=False)
-class Record(Mapping[str, np.ndarray]):
+class Record(RecordPage, Mapping[str, np.ndarray]):
     """Values of one input by their names on a tape, with the labels of its tokens by side.
 
     Attention weights and scores are (heads, queries, keys), values of tokens (tokens, …).
     ``image`` is the image of a vision model. ``difference`` is the largest difference between the
-    outputs of the recorded and of a plain run; None: they were not compared.
+    outputs of the recorded and of a plain run; None: they were not compared. In a notebook a record
+    shows its attention weights over tokens.
     """
 
     query_labels: Mapping[str, TokenLabels]
@@ -173,6 +178,43 @@ class Record(Mapping[str, np.ndarray]):
     def by_site(self) -> list[SiteRecord]:
         """Weights of all sites."""
         return [self._of_site(site) for site in self.sites]
+
+    @property
+    def title(self) -> str:
+        """Tokens of each side as a text, or "image"."""
+        if self.image is not None:
+            return "image"
+        return " / ".join(" ".join(labels.words) for labels in self.key_labels.values())
+
+    @property
+    def maps(self) -> list[AttentionMap]:
+        """Attention maps over tokens, of the sites whose weights were recorded."""
+        recorded = [site for site in self.sites if any(name in self for name in site.weights)]
+        return [self._of_site(site).map(subwords=True) for site in recorded]
+
+    def view_record(self) -> ViewRecord:
+        maps = self.maps
+        if not maps:
+            raise BadInput("record: no attention weights were recorded: add values='weights'")
+        return attention_record("attention", maps, title=self.title, caption=repr(self))
+
+    def svg(self) -> str:
+        """Standalone SVG file of the first map; empty if no weights were recorded."""
+        for first in self.maps:
+            labels = first.queries, first.keys
+            return draw_attention(
+                self.title, first.describe(), *labels, first.select(), first.allowed
+            )
+        return ""
+
+    def static_drawing(self) -> str:
+        return self.svg() if all(each.select().size <= MOST_DRAWN for each in self.maps[:1]) else ""
+
+    def _repr_html_(self) -> str | None:
+        return super()._repr_html_() if self.maps else None
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return super()._repr_mimebundle_() if self.maps else {"text/plain": repr(self)}
 
     def _of_site(self, site: AttentionSite) -> SiteRecord:
         queries = self.query_labels.get(site.query_side, TokenLabels.special("pool"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
+from regard.ground.errors import BadInput, shown
 from regard.search.beam_rules import BeamRules, coverage_term, logprob_to_beat, normalised
 from regard.search.candidates import Candidates, rank
 from regard.search.device_beam import search_on_device
@@ -169,3 +170,10 @@ class Beam(BeamRules, Search):
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         hypotheses = search_on_device(self, batch)
         return HostBeam(self).search(batch) if hypotheses is None else hypotheses
+
+
+def check_beam(search: object, what: str) -> Beam:
+    """Return a search that must be a ``Beam``; ``what`` needs it."""
+    if not isinstance(search, Beam):
+        raise BadInput(f"{what} needs a Beam, not {shown(search)}")
+    return search

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
-from regard.ground.errors import BadInput, shown
-from regard.search.beam import Beam, HostBeam
+from regard.ground.errors import BadInput
+from regard.search.beam import Beam, HostBeam, check_beam
 from regard.search.beam_rules import WIDEST
 from regard.search.candidates import Candidates, concatenate, rank
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
@@ -37,8 +37,7 @@ class Diverse(Search):
     strength: float = 0.5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.beam, Beam):
-            raise BadInput(f"diverse search needs a Beam, not {shown(self.beam)}")
+        check_beam(self.beam, "diverse search")
         check_whole("groups", self.groups, 1, WIDEST)
         check_number("a diversity", self.strength)
         if not 0 <= self.strength < math.inf:

@@ -229,7 +229,7 @@ class AgreementTable:
         """HTML page with the table and both charts."""
         return self.report.html()
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         return self.report._repr_html_()
 
     def _chart(self, name: str) -> Chart:

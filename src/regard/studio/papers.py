@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from regard.cli.paper_records import find_size, lineage, section
 from regard.inside.forward_path import forward_path
-from regard.inside.views.records import forward_path_record, papers_record
+from regard.inside.views.papers_view import papers_record
+from regard.inside.views.records import forward_path_record
 from regard.inside.views.view_record import ViewRecord
 from regard.models.papers import LINEAGE
 from regard.serving.doors.door import DoorRoute, Exchange, NotFound

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.inside.trees.beam_tree import PRUNED
 from regard.inside.trees.recording_beam import RULES, RecordingBeam
+from regard.inside.trees.tree_nodes import PRUNED
 from regard.search import Beam, Constraints, Greedy, rescore
 
 from ...search.toy import BOS, EOS, AttentionState, Toy, small_tree

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.inside.trees.beam_tree import PRUNED
 from regard.inside.trees.recording_beam import RecordingBeam
-from regard.inside.views.beam_svg import BeamDrawing
+from regard.inside.trees.tree_nodes import PRUNED
 from regard.inside.views.beam_text import tree_lines
 from regard.inside.views.markup import escape_controls
 from regard.inside.views.pages import records_in
@@ -31,7 +30,7 @@ NAMES = ("⟨end⟩", "▁ein", "▁Buch", "er")
 
 
 def draw_tree(tree) -> str:
-    return BeamDrawing(tree).svg()
+    return tree.svg()
 
 
 def toy_tree(beam=None, toy=None, longest=5, names=NAMES, title="a book"):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from regard.cli import options, paper_records
-from regard.cli.io.console import print_json, print_line, write_page
+from regard.cli.io.console import print_json, print_line, write_view
 from regard.cli.io.table_formats import (
     Cell,
     Column,
@@ -18,7 +18,7 @@ from regard.cli.io.table_formats import (
 )
 from regard.cli.paper_records import Row, change_rows, result_rows, size_rows
 from regard.ground.errors import BadInput
-from regard.inside.views.papers_html import papers_page, show_value
+from regard.inside.views.papers_view import papers_record, show_value
 
 if TYPE_CHECKING:
     from regard.inside.forward_path import PathStep
@@ -77,7 +77,7 @@ def papers(
     elif html is not None:
         if names or results or form != "text":
             raise BadInput("--html: writes all papers; use it without PAPER and other options")
-        write_page(html, lambda: papers_page([*map(paper_records.section, chosen)]))
+        write_view(html, lambda: papers_record([*map(paper_records.section, chosen)]))
     elif results:
         scores = [{"paper": paper.name, **row} for paper in chosen for row in result_rows(paper)]
         _show([scores], form)

@@ -49,7 +49,6 @@ def tree(
     from regard.api import load
     from regard.cli.decode import base_beam
     from regard.inside.trees.recording_beam import record_tree
-    from regard.inside.views.beam_svg import BeamDrawing
     from regard.inside.views.beam_text import tree_lines
 
     check_argument(text)
@@ -64,7 +63,7 @@ def tree(
     beam = replace(base_beam(translator, overridden=bool(overrides)), **overrides)
     searched = record_tree(translator, text, beam)
     write_view(html, searched.view_record, model=model)  # before a closed pipe ends the verb
-    write_page(svg, BeamDrawing(searched).svg)
+    write_page(svg, searched.svg)
     if as_json:
         print_json(_record(searched))
     else:

@@ -14,6 +14,8 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.inside.views.matrix_svg import draw_attention
 
+MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
+
 Groups = Sequence[Sequence[int]]
 """Token positions of each word of a text. A special token may belong to no word."""
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from regard.ground.errors import BadInput
 from regard.ground.files import write_bytes
 from regard.inference.classifier import TextPrediction
-from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_map import MOST_DRAWN, AttentionMap
 from regard.inside.record import Records
 from regard.inside.views.attention_record import attention_record
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
@@ -24,8 +24,6 @@ from regard.inside.views.matrix_svg import draw_attention
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
 from regard.tasks.question_answering import AnswerPrediction
-
-MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
 
 
 class TextPrinter(Protocol):

@@ -3,56 +3,13 @@
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from regard.inside.trees.tree_nodes import FATES, PRUNED, BeamNode, TreeHypothesis
+from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
 from regard.search.beam import Beam
-from regard.search.hypothesis import Hypothesis
-
-Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck", "passed"]
-FATES: dict[Fate, tuple[str, str]] = {
-    "kept": ("", "kept: among the {k} most probable that do not end"),
-    "finished": ("finished", "finished: ends here, and is among the {k} most probable"),
-    "unfinished": ("length limit", "unfinished: the length limit is reached"),
-    "outranked": ("outranked", "pruned: {k} others are more probable"),
-    "enough": ("enough finished", "pruned: the search ends, enough hypotheses are finished"),
-    "beaten": ("cannot win", "pruned: the search ends, no live hypothesis can still win"),
-    "stuck": ("no token may follow", "unfinished: no token may follow"),
-    "passed": ("", "not chosen"),
-}
-SHORT = {fate: short for fate, (short, _) in FATES.items()}
-PRUNED = ("outranked", "enough", "beaten")
-ENDED = ("finished", "unfinished", "stuck")
-
-
-@dataclass(frozen=True)
-class BeamNode:
-    """Candidate of a search: a hypothesis of ``step`` tokens, by its last token and its parent.
-
-    ``logprob`` is the log-probability of the token, ``total`` the sum over all tokens so far.
-    Candidates of a step are ranked by ``total``, from 1. ``score`` is ``total`` after the length
-    penalty. Node 0 is the root (begin of sentence) and has no parent.
-    """
-
-    parent: int | None
-    step: int
-    token: int
-    piece: str
-    logprob: float
-    total: float
-    score: float
-    rank: int
-    fate: Fate
-
-
-@dataclass(frozen=True)
-class TreeHypothesis:
-    """Hypothesis that ended, with its last node and its text."""
-
-    hypothesis: Hypothesis
-    node: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +45,13 @@ class SearchTree(RecordPage):
     @abstractmethod
     def why(self, number: int) -> str:
         """Reason why a candidate was kept or pruned."""
+
+    def __str__(self) -> str:
+        return "\n".join((self.title, self.hypotheses[0].text, self.summary))
+
+    def svg(self) -> str:
+        """Standalone SVG file: one row per step, with the candidates that were not pruned."""
+        return BeamDrawing(self).svg()
 
     def view_record(self) -> ViewRecord:
         return ViewRecord.of(

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from regard.inference.translator import Translator
-from regard.inside.trees import beam_tree
-from regard.inside.trees.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
+from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
+from regard.inside.trees.tree_nodes import ENDED, BeamNode, Fate, TreeHypothesis
 from regard.search.beam import Beam, HostBeam
 from regard.search.beam_rules import Length, formula, normalised, rescore
 from regard.search.candidates import Candidates
@@ -123,7 +123,7 @@ class RecordingBeam(HostBeam):
             finished = node.fate == "finished"
             before = () if node.parent is None else tokens[node.parent]
             tokens.append(before if finished or node.parent is None else (*before, node.token))
-            if node.fate in beam_tree.ENDED:
+            if node.fate in ENDED:
                 ends[tokens[number], finished] = number
         return ends
 

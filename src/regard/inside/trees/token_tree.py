@@ -12,8 +12,9 @@ from torch import Tensor
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.inference.generator import Generation, Generator
-from regard.inside.trees.beam_tree import BeamNode, Fate, SearchTree, TreeHypothesis
+from regard.inside.trees.beam_tree import SearchTree
 from regard.inside.trees.recording_beam import BEGIN, BEGIN_TOKEN
+from regard.inside.trees.tree_nodes import BeamNode, Fate, TreeHypothesis
 from regard.search.constraints import Repetition
 from regard.search.step import Search, SearchBatch, TokenSteps
 from regard.search.token_loop import TokenSearch

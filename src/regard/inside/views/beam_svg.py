@@ -1,11 +1,11 @@
 """Searches as SVG: one row per step, with the candidates that were not pruned, by rank."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from regard.inside.trees.beam_tree import ENDED, PRUNED, SHORT, SearchTree
+from regard.inside.trees.tree_nodes import ENDED, PRUNED, SHORT, BeamNode, TreeHypothesis
 from regard.inside.views import markup
 from regard.inside.views.markup import FONT, MARGIN, TITLE, clip, escape_line, text_length
 
@@ -31,11 +31,33 @@ class NodeBox(NamedTuple):
         return self.x + self.width / 2
 
 
+class DrawnTree(Protocol):
+    """Protocol of search trees: candidates, and figures of each by its index."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def nodes(self) -> Sequence[BeamNode]: ...
+    @property
+    def hypotheses(self) -> Sequence[TreeHypothesis]: ...
+    @property
+    def winner(self) -> Sequence[int]: ...
+    @property
+    def steps(self) -> int: ...
+    def at(self, step: int) -> list[int]: ...
+    def label(self, number: int) -> str: ...
+    def figures(self, number: int) -> str: ...
+    def why(self, number: int) -> str: ...
+    def prefix_text(self, number: int) -> str: ...
+
+
 @dataclass(frozen=True)
 class BeamDrawing:
     """SVG of a search tree, a standalone file."""
 
-    tree: SearchTree
+    tree: DrawnTree
 
     def svg(self) -> str:
         """Complete SVG element."""
@@ -126,7 +148,7 @@ class BeamDrawing:
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
 
 
-def describe_node(tree: SearchTree, number: int) -> str:
+def describe_node(tree: DrawnTree, number: int) -> str:
     """All figures of a node, and why it was kept or pruned."""
     node = tree.nodes[number]
     if node.parent is None:
@@ -135,18 +157,18 @@ def describe_node(tree: SearchTree, number: int) -> str:
     return f"{text}: {tree.figures(number)}, {rank}; {tree.why(number)}"
 
 
-def _labels(tree: SearchTree, number: int) -> tuple[str, str]:
+def _labels(tree: DrawnTree, number: int) -> tuple[str, str]:
     """Texts of a box: the token and its figures."""
     node = tree.nodes[number]
     return clip(node.piece, LONGEST), "" if node.parent is None else tree.label(number)
 
 
-def _width(tree: SearchTree, number: int) -> float:
+def _width(tree: DrawnTree, number: int) -> float:
     piece, figures = _labels(tree, number)
     return 2 * PAD + text_length(piece) + PAD * bool(figures) + text_length(figures, SMALL)
 
 
-def _pruned(tree: SearchTree, step: int) -> str:
+def _pruned(tree: DrawnTree, step: int) -> str:
     """First pruned candidates, each with the rank of its parent, and the reasons."""
     dropped = [node for node in map(tree.nodes.__getitem__, tree.at(step)) if node.fate in PRUNED]
     named = []

@@ -6,8 +6,9 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from regard.inside.trees.beam_tree import PRUNED, SHORT, BeamTree, SearchTree
+from regard.inside.trees.beam_tree import BeamTree, SearchTree
 from regard.inside.trees.token_tree import TokenTree
+from regard.inside.trees.tree_nodes import PRUNED, SHORT
 from regard.inside.views.markup import clip, escape_controls, escape_line
 
 WIDEST = 18  # columns of a token

@@ -136,7 +136,7 @@ class HTMLPage(ABC):
         """Drawing for saved notebooks that are shown without scripts; empty: none."""
         return self.svg()
 
-    def _repr_html_(self: Titled) -> str:
+    def _repr_html_(self: Titled) -> str | None:
         """Page in an iframe, which keeps the styles of page and notebook apart.
 
         It covers the drawing, which is left where a notebook is shown without iframes.
@@ -157,9 +157,9 @@ class HTMLPage(ABC):
         self: Titled, include: object = None, exclude: object = None
     ) -> dict[str, str]:
         """Page, drawing and text: a notebook shows the first that it can."""
-        bundle = {"text/html": HTMLPage._repr_html_(self), "text/plain": str(self)}
-        drawing = self.static_drawing()
-        return {**bundle, "image/svg+xml": drawing} if drawing else bundle
+        page, drawing = HTMLPage._repr_html_(self), self.static_drawing()
+        bundle = {"text/html": page, "image/svg+xml": drawing, "text/plain": str(self)}
+        return {kind: data for kind, data in bundle.items() if data}
 
 
 def report_page(

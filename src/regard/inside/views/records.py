@@ -1,4 +1,4 @@
-"""Records for views of plain values: alignments, neighbours, papers, forward paths, vectors."""
+"""Records for views of plain values: alignments, neighbours, forward paths, vectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -7,7 +7,6 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.inside.forward_path import PathStep, count_lines
 from regard.inside.record import Record
-from regard.inside.views.papers_html import PaperSection, show_value
 from regard.inside.views.view_record import ViewRecord
 from regard.metrics.alignment import GoldLinks, Links
 
@@ -41,26 +40,6 @@ def neighbours_record(
         for query, rows in neighbours.items()
     ]
     return ViewRecord.of("neighbours", title=title, groups=groups)
-
-
-def papers_record(sections: Sequence[PaperSection]) -> ViewRecord:
-    """Papers with what each builds on, and their tables."""
-    papers = [
-        {
-            "name": paper.name,
-            "year": paper.year,
-            "title": paper.title,
-            "reference": paper.reference,
-            "link": paper.link,
-            "after": paper.after,
-            "tables": {
-                heading: [{name: show_value(value) for name, value in row.items()} for row in rows]
-                for heading, rows in paper.tables.items()
-            },
-        }
-        for paper in sections
-    ]
-    return ViewRecord.of("papers", title="Attention models, paper by paper", papers=papers)
 
 
 def forward_path_record(title: str, steps: Sequence[PathStep]) -> ViewRecord:

@@ -1,11 +1,11 @@
 // @ts-check
 // Lineage of papers over the years, and what each changed. record: papers [{name, year, title, reference, link,
 // after, tables: {heading: [{column: value}]}}].
-import { draw, make, mount, table, textWidth } from "./base.js";
+import { chooser, draw, make, mount, table, textWidth } from "./base.js";
 
 const [YEAR, LINE, INDENT, LEFT, TOP, SIZE] = [88, 24, 18, 12, 46, 14];
 /** @param {import("./base.js").ViewRecord} record */
-const defaults = (record) => ({ paper: record.papers[0]?.name ?? null });
+const defaults = (record) => ({ paper: record.papers[0]?.name ?? null, tables: "one" });
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {
@@ -17,20 +17,25 @@ export function render(element, record, options = {}) {
         if ((known.has(paper.after) ? paper.after : null) === parent) { order.push(paper); follow(paper.name); }
     };
     follow(null);
+    chooser(context, "tables", ["one", "all"], ["of the chosen paper", "of all papers"]);
     const first = Math.min(...order.map((paper) => paper.year));
     const last = Math.max(...order.map((paper) => paper.year));
-    const parts = Array.from({ length: last - first + 1 }, (_, i) => draw("text", { class: "quiet", x: LEFT + YEAR * i, y: 18, "font-size": 12 }, String(first + i)));
+    const narrow = context.root.clientWidth < LEFT + YEAR * (last - first + 2); // then there are no columns of years
+    const [top, year] = narrow ? [SIZE, 0] : [TOP, YEAR];
+    const parts = Array.from({ length: narrow ? 0 : last - first + 1 }, (_, i) => draw("text", { class: "quiet", x: LEFT + year * i, y: 18, "font-size": 12 }, String(first + i)));
     const at = new Map();
-    let right = LEFT + YEAR * (last - first + 1);
+    let right = LEFT + year * (last - first + 1);
     const names = order.map((paper, row) => {
-      let [x, y] = [LEFT + YEAR * (paper.year - first), TOP + LINE * row];
+      let [x, y] = [LEFT + year * (paper.year - first), top + LINE * row];
       const above = at.get(paper.after);
       if (above) {
         x = Math.max(x, above.x + INDENT);
         parts.push(draw("path", { class: "rule", d: `M${above.x + 6} ${above.y + 5}V${y - 5}H${x - 4}` }));
       }
       at.set(paper.name, { x, y });
-      right = Math.max(right, x + textWidth(paper.name, SIZE) + LEFT);
+      const end = x + textWidth(paper.name, SIZE) + LEFT;
+      if (narrow) parts.push(draw("text", { class: "quiet", x: end, y, "font-size": 12 }, String(paper.year)));
+      right = Math.max(right, end + (narrow ? textWidth("2000", 12) + LEFT : 0));
       const name = draw("text", {
         x, y, "font-size": SIZE, "data-go": "", "data-focus": `paper ${paper.name}`, role: "button", tabindex: paper.name === context.state.paper ? 0 : -1,
         "aria-label": `${paper.name}, ${paper.year}${above ? `, after ${paper.after}` : ""}`, "aria-pressed": String(paper.name === context.state.paper),
@@ -40,7 +45,7 @@ export function render(element, record, options = {}) {
       name.classList.toggle("on", paper.name === context.state.paper);
       return name;
     });
-    const svg = draw("svg", { width: Math.ceil(right), height: TOP + LINE * order.length, role: "group", "aria-label": "which paper comes after which" }, ...parts, ...names);
+    const svg = draw("svg", { width: Math.ceil(right), height: top + LINE * order.length, role: "group", "aria-label": "which paper comes after which" }, ...parts, ...names);
     svg.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const row = names.indexOf(/** @type {any} */ (document.activeElement));
       const step = /** @type {Record<string, number>} */ ({ ArrowDown: 1, ArrowUp: -1 })[event.key];
@@ -51,8 +56,8 @@ export function render(element, record, options = {}) {
       event.preventDefault();
     });
     context.body.append(make("div", { class: "scrolls", "data-scroll": "" }, svg));
-    const paper = papers.find((/** @type {any} */ each) => each.name === context.state.paper);
-    if (paper) context.body.append(section(paper));
+    const { paper, tables } = context.state;
+    context.body.append(...order.filter(({ name }) => tables === "all" || name === paper).map(section));
     context.say("Choose a paper to see what it changed.");
   });
 }
