@@ -1,6 +1,7 @@
 """A process that is killed or hangs is named, and the run ends; torchrun may start it again."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -49,6 +50,35 @@ def test_a_killed_process_is_named(tmp_path):
     assert "rank 1 is gone: it was killed, or its machine was lost" in said
 
 
+FAILURES = {
+    "an error": ("raise RuntimeError('no paper')", "failed (RuntimeError: no paper)"),
+    "another collective": (
+        "import torch; torch.distributed.all_reduce(torch.zeros(1_000_000))",
+        r"(failed \(RuntimeError: .*\)|is gone: it was killed, or its machine was lost)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "reason"), FAILURES.values(), ids=FAILURES.keys())
+def test_all_others_end_with_one_line(tmp_path, fault, reason):
+    """Whatever their collectives raise meanwhile, and also if they do not fit each other."""
+    words, variables = begin(tmp_path, fault)
+    running = start_ranks(*words, world=4, **variables)
+    said = [process.communicate(timeout=120)[1] for process in running]
+    ends = {rank: last_line(text) for rank, text in enumerate(said) if rank != 1}
+    if fault.startswith("raise"):
+        line = f"rank 1 {reason}"
+        assert ends == {rank: f"regard: rank {rank} ends: {line}" for rank in ends}
+    else:
+        assert all(re.search(rf"rank {rank} ends: rank \d {reason}$", ends[rank]) for rank in ends)
+    assert "Traceback" not in "".join(text for rank, text in enumerate(said) if rank != 1)
+
+
+def last_line(text: str) -> str:
+    return text.strip().splitlines()[-1]
+
+
 @pytest.mark.slow
 def test_a_process_that_hangs_is_named(tmp_path):
     words, variables = begin(tmp_path, "time.sleep(600)", "distributed.timeout=10")
@@ -62,9 +92,13 @@ def test_a_process_that_hangs_is_named(tmp_path):
 
 
 @pytest.mark.slow
-def test_torchrun_starts_a_run_again(tmp_path):
-    """Which goes on from its last checkpoint, to the same bits."""
-    words, variables = begin(tmp_path, "os.kill(os.getpid(), 9)")
+@pytest.mark.parametrize("fault", ["os.kill(os.getpid(), 9)", "raise RuntimeError('no paper')"])
+def test_torchrun_starts_a_run_again(tmp_path, fault):
+    """Which goes on from its last checkpoint, to the same bits.
+
+    The store of the launcher still has what the first processes wrote, such as a failure.
+    """
+    words, variables = begin(tmp_path, fault)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     process = start(*torchrun, "--max-restarts", "1", *words, **variables)
     said = process.communicate(timeout=240)[1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.batches.sampler import Sampler, StreamSampler
 from regard.ground.errors import BadInput
-from regard.training.distributed import Rendezvous, World
+from regard.training.distributed import Rendezvous, World, agree_on_attempt
 from regard.training.loop.steps import share
 from regard.training.recipe import read
 from regard.training.run import prepare
@@ -58,6 +58,26 @@ def test_streams_that_cannot_be_shared_are_refused():
         BadInput, match="3 streams, 2 processes: each process needs the same number"
     ):
         StreamSampler(TokenStreams(np.arange(99), 3, 4)).splits(1, 2)
+
+
+def test_processes_that_start_again_share_a_name_of_their_own():
+    """In a store with the questions of processes that ended before rank 0 could answer."""
+    store, first = dist.HashStore(), "an earlier process"
+    store.set("rank 1 asks", first)
+    store.set("rank 2 asks", first)
+
+    def attempt(rank: int) -> str:
+        sleep(0.05 * rank)
+        return agree_on_attempt(store, rank, 3, limit=10)
+
+    names = []
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
+            (name,) = set(pool.map(attempt, range(3)))
+        names.append(name)
+    assert names[0] != names[1]
+    with pytest.raises(RuntimeError, match="timed out after 0 s"):
+        agree_on_attempt(store, 0, 3, limit=0.01)
 
 
 @pytest.fixture

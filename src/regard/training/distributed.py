@@ -6,7 +6,8 @@ Collectives have a time limit, but preparing data or evaluation may take longer.
 processes poll a store instead, without a limit. A failing process writes to the store, and a thread
 in each other process ends that process. The same thread writes a sign of life and the number of
 slices that the process has begun: a process that was killed, or hangs while the others have begun
-the next slice, is named by its neighbour, which ends all.
+the next slice, is named by its neighbour, which ends all. torchrun may start all of them again with
+the same store, in which the keys of each attempt have a prefix of their own.
 """
 
 import json
@@ -16,16 +17,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from regard.ground.device import device_named
-from regard.ground.errors import reason_of
+from regard.ground.errors import FAILED as EXIT_FAILED
+from regard.ground.errors import BadInput, reason_of
 
 Value = TypeVar("Value")
 
@@ -33,9 +37,12 @@ PAUSE = 0.5  # seconds between two looks for a failure, and two signs of life
 SILENCE = 60.0  # seconds without a sign of life after which a process is gone
 SHORT = 4.0  # the same, if a connection to a process was lost
 TIMEOUT = 600  # seconds that a process may be behind the others, and that a collective may take
-LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout")
+# Words of the errors of collectives that other processes have left, or that do not fit theirs.
+COLLECTIVE = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout")
+COLLECTIVE = (*COLLECTIVE, "gloo", "nccl", "c10d")
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
 FAILED, LEFT, ALIVE = "failed", "left", "alive "  # keys of the store
+STORE_LOST = "the process that started this run is gone"
 Item = TypeVar("Item")
 
 
@@ -50,38 +57,34 @@ class Rendezvous:
         self.thread = Thread(target=self._watch, daemon=True)
         self.thread.start()
 
-    @classmethod
-    def join(cls, rank: int, world: int, timeout: float = TIMEOUT) -> "Rendezvous":
-        """Open a connection to the store of the launcher."""
-        store, _, _ = next(dist.rendezvous("env://"))
-        return cls(dist.PrefixStore("regard", store), rank, world, timeout)
-
     def meet(self) -> None:
         """Wait until all processes have called this."""
         key = self._key()
         self.store.add(key, 1)
-        self._until(lambda: self.store.add(key, 0) >= self.world)
+        poll_until(lambda: self.store.add(key, 0) >= self.world)
 
     def from_leader(self, compute: Callable[[], Value]) -> Value:
         """The result of rank 0, for which the other ranks wait."""
         key = self._key()
         if self.rank == 0:
             self.store.set(key, json.dumps(compute()))
-        self._until(lambda: self.store.check([key]))
+        poll_until(lambda: self.store.check([key]))
         return json.loads(self.store.get(key))
 
     def fail(self, error: BaseException) -> None:
-        """Announce a failure; if another process failed first, end with its reason."""
-        reason = reason_of(error)
-        mine = fault = f"rank {self.rank} failed ({type(error).__name__}: {reason})"
+        """Announce a failure; end with the reason of another process that failed before.
+
+        The traceback of a collective says nothing of the reason: its error ends in one line, too.
+        """
+        mine = f"rank {self.rank} failed ({type(error).__name__}: {reason_of(error)})"
+        collective = is_collective(error)
         try:
-            if any(sign in str(error).lower() for sign in LOST):
-                fault = self._gone_rank() or mine
+            fault = self._other_fault() if collective else ""
             self.leave()  # so that my own thread lets me speak
-            first = self.store.compare_set(FAILED, "", fault).decode()
-        except RuntimeError:  # the store went with another process: nobody is left to be told
-            first = mine
-        if first != mine:
+            first = self.store.compare_set(FAILED, "", fault or mine).decode()
+        except RuntimeError:  # nobody is left to be told
+            first = STORE_LOST if collective else mine
+        if collective or first != mine:
             self._end(first)
 
     def leave(self) -> None:
@@ -91,7 +94,7 @@ class Rendezvous:
     def leave_in_turn(self) -> None:
         """Leave at the end of the run: rank 0, whose process may hold the store, goes last."""
         if self.rank == 0:
-            self._until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
+            poll_until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
         self.leave()
         self.thread.join(2 * PAUSE)  # it gives no other sign of life after this
         self.store.set(f"{ALIVE}{self.rank}", LEFT)
@@ -101,23 +104,21 @@ class Rendezvous:
         self.calls += 1
         return str(self.calls)
 
-    def _until(self, done: Callable[[], bool]) -> None:
-        pause = SOON
-        while not done():
-            sleep(pause)
-            pause = min(2 * pause, LATE)
-
-    def _gone_rank(self) -> str:
-        """The process that gives no sign of life after a lost connection; "": all do."""
+    def _other_fault(self) -> str:
+        """The failure that another process announced, or its silence; "": all others live."""
         others = [rank for rank in range(self.world) if rank != self.rank]
         before = {rank: self._life(rank) for rank in others}
         end = monotonic() + SHORT
-        while monotonic() < end:
+        while monotonic() < end and not self._announced():
             sleep(PAUSE)
             before = {rank: life for rank, life in before.items() if self._life(rank) == life}
-            if not before:
-                return ""
+        if (announced := self._announced()) or not before:
+            return announced
         return f"rank {min(before)} is gone: it was killed, or its machine was lost"
+
+    def _announced(self) -> str:
+        """The first failure that a process announced; "": none."""
+        return self.store.get(FAILED).decode() if self.store.check([FAILED]) else ""
 
     def _life(self, rank: int) -> str:
         """Signs of life of a process, and the slices that it has begun: "12 3"; "": none yet."""
@@ -133,9 +134,9 @@ class Rendezvous:
                 self.store.set(f"{ALIVE}{self.rank}", f"{signs} {self.begun}")
                 if fault := neighbour.fault(self._life(neighbour.rank), self.begun):
                     self.store.compare_set(FAILED, "", fault)
-                failed = self.store.check([FAILED]) and self.store.get(FAILED).decode()
+                failed = self._announced()
             except RuntimeError:
-                failed = "the process that started this run is gone"
+                failed = STORE_LOST
             if failed and not self.over.is_set():
                 if self.rank == 0:  # its process may hold the store, which the others read
                     sleep(3 * PAUSE)
@@ -175,6 +176,63 @@ class RankWatch:
         return ""
 
 
+class RankFailure(BadInput):
+    """Error of a process that cannot work with the others."""
+
+    code: ClassVar[int] = EXIT_FAILED
+
+
+def is_collective(error: BaseException) -> bool:
+    """Whether an error says that processes do not reach each other, not why."""
+    words = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return isinstance(error, dist.DistError) or any(sign in words for sign in COLLECTIVE)
+
+
+def open_store(limit: float) -> dist.Store:
+    """A new connection to the store of the launcher, for one thread."""
+    store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(seconds=limit)))
+    return store
+
+
+def agree_on_attempt(store: dist.Store, rank: int, world: int, limit: float) -> str:
+    """A name that all processes started together have in common, within ``limit`` seconds.
+
+    The store may have keys of processes that ended: rank 0 answers whoever asks, until all others
+    have read its answer. Counts of restarts would not do, as launchers on several machines count
+    differently.
+    """
+    own = uuid4().hex
+    if rank:
+        answer = f"answer to {own}"
+        store.set(f"rank {rank} asks", own)
+        poll_until(lambda: store.check([answer]), limit)
+        attempt = store.get(answer).decode()
+        store.add(f"readers of {attempt}", 1)
+        return attempt
+    answered = dict.fromkeys(range(1, world), "")
+
+    def all_have_read() -> bool:
+        for other, before in answered.items():
+            asks = f"rank {other} asks"
+            if store.check([asks]) and (asking := store.get(asks).decode()) != before:
+                store.set(f"answer to {asking}", own)
+                answered[other] = asking
+        return store.add(f"readers of {own}", 0) == world - 1
+
+    poll_until(all_have_read, limit)
+    return own
+
+
+def poll_until(done: Callable[[], bool], limit: float = inf) -> None:
+    """Wait until something is done, for at most ``limit`` seconds."""
+    pause, end = SOON, monotonic() + limit
+    while not done():
+        if monotonic() > end:
+            raise RuntimeError(f"timed out after {limit:.0f} s")
+        sleep(pause)
+        pause = min(2 * pause, LATE)
+
+
 @dataclass(frozen=True)
 class World:
     """The rank and the device of this process, and the number of processes."""
@@ -199,10 +257,23 @@ class World:
         rank = int(os.environ.get("RANK", "0"))
         if world == 1:
             return cls(rank, world, chosen)
-        if not dist.is_initialized():
-            limit = timedelta(seconds=timeout + SILENCE)
-            dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=limit)
-        return cls(rank, world, chosen, Rendezvous.join(rank, world, timeout))
+        limit = timeout + SILENCE
+        try:
+            store = open_store(limit)
+            attempt = agree_on_attempt(store, rank, world, limit)
+            if not dist.is_initialized():
+                dist.init_process_group(
+                    "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                    timeout=timedelta(seconds=limit),
+                    store=dist.PrefixStore(f"{attempt} group", open_store(limit)),
+                    rank=rank,
+                    world_size=world,
+                )
+        except RuntimeError as error:
+            met = f"rank {rank} of {world} did not meet the other processes"
+            raise RankFailure(f"{met}: {reason_of(error)}") from None
+        own = dist.PrefixStore(f"{attempt} regard", store)
+        return cls(rank, world, chosen, Rendezvous(own, rank, world, timeout))
 
     @contextmanager
     def together(self, *endings: type[BaseException]) -> Iterator[None]:
