@@ -5,14 +5,13 @@ door, in one line, without paths of this machine and without a traceback.
 """
 
 import asyncio
-import json
 import logging
 import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,6 +26,7 @@ from regard.serving.doors.door import (
     NotAllowed,
     NotFound,
     Services,
+    encode_json,
     json_response,
 )
 from regard.serving.doors.images import PixelRoom
@@ -38,6 +38,7 @@ from regard.serving.settings import ServerSettings
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
+WATCHED_AFTER = 0.05  # seconds after which a client that goes away is noticed
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
 ALLOWED_HEADERS += ["x-request-timeout-seconds"]
@@ -214,7 +215,7 @@ class App:
             "path": path,
         }
         line |= {"status": status, "ms": round(seconds * 1_000, 2), **more}
-        ACCESS.info("%s", json.dumps(line, ensure_ascii=False, default=str))
+        ACCESS.info("%s", encode_json(line).decode())
 
 
 class BadRequest(Refusal):
@@ -235,20 +236,40 @@ def _key_of(request: Request) -> str | None:
     return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
 
 
+class Watch:
+    """Cancels a task when the client of its request goes away; quick answers are not watched."""
+
+    def __init__(self, request: Request):
+        self.request, self.gone = request, False
+        self.task = cast("asyncio.Task[Response]", asyncio.current_task())
+        self.watching: asyncio.Task[None] | None = None
+        self.timer = asyncio.get_running_loop().call_later(WATCHED_AFTER, self._begin)
+
+    def _begin(self) -> None:
+        self.watching = asyncio.ensure_future(self._cancel_if_gone())
+
+    async def _cancel_if_gone(self) -> None:
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.task.cancel()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self.timer.cancel()
+        if self.watching is not None:
+            self.watching.cancel()
+
+
 async def _unless_gone(answer: Awaitable[Response], request: Request) -> Response:
     """The answer of a handler, which is cancelled when the client goes away."""
-    handling = asyncio.ensure_future(answer)
-    watching = asyncio.ensure_future(_disconnection(request))
+    watch = Watch(request)
     try:
-        await asyncio.wait([handling, watching], return_when=asyncio.FIRST_COMPLETED)
-        if handling.done():
-            return handling.result()
-        raise Gone("the client went away")
+        return await answer
+    except asyncio.CancelledError:
+        if not watch.gone:
+            raise
+        watch.task.uncancel()
+        raise Gone("the client went away") from None
     finally:
-        handling.cancel()
-        watching.cancel()
-
-
-async def _disconnection(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        watch.end()

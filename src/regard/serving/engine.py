@@ -20,7 +20,7 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 from weakref import WeakSet
 
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
@@ -59,6 +59,7 @@ Value = TypeVar("Value")
 LONGEST_RETRY = 60  # seconds
 CLOSING_SECONDS = 5.0  # for the threads of models to end
 CHARACTERS = 32  # of a token; few are longer
+SHORT = 500  # characters that are read in the event loop
 
 
 class ServingEngine:
@@ -293,10 +294,12 @@ class ServingEngine:
         served = worker.served if edits is None else worker.served.with_edits(edits)
         component = served.component(name, options)
         given = inputs_of(component, inputs)
-        loop = asyncio.get_running_loop()
-        keys = range(len(given))
-        reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
-        rows = await end.keep(self._unless_abandoned(reading))
+        loop, keys = asyncio.get_running_loop(), range(len(given))
+        if _are_short(inputs):
+            rows = component.prepare(given, keys)
+        else:
+            reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
+            rows = await end.keep(self._unless_abandoned(reading))
         self._check_room(worker, _tokens(component, rows))
         return component, rows
 
@@ -366,6 +369,13 @@ class Deadline:
                 return await answer
         except TimeoutError:
             raise DeadlineExceeded(f"no answer within {self.seconds:g} s") from None
+
+
+def _are_short(inputs: Sequence[ModelInput]) -> bool:
+    """Whether reading texts takes less time than handing them to another thread and back."""
+    if not all(isinstance(given, str) for given in inputs):
+        return False
+    return sum(len(cast(str, given)) for given in inputs) <= SHORT
 
 
 def _least_tokens(inputs: Sequence[ModelInput]) -> int:

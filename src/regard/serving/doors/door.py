@@ -305,12 +305,17 @@ def encode_json(content: object) -> bytes:
 
 
 def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
-    """Digest of the records of answers, bit for bit."""
-    records = [
-        answer.reason if isinstance(answer, BadInput) else component.records(answer)
-        for answer in answers
-    ]
-    return blake2b(encode_json(records)).digest()
+    """Digest of the records of answers, or of their vectors, bit for bit."""
+    digest = blake2b()
+    for answer in answers:
+        if isinstance(answer, BadInput):
+            digest.update(answer.reason.encode())
+        elif arrays := component.arrays(answer):
+            for array in arrays.values():
+                digest.update(np.ascontiguousarray(array))
+        else:
+            digest.update(encode_json(component.records(answer)))
+    return digest.digest()
 
 
 def base64_of(value: np.ndarray) -> str:
