@@ -1,6 +1,7 @@
 """The studio in a real browser: every page, by mouse and keyboard, dark and narrow."""
 
 import io
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -352,7 +353,62 @@ def test_the_tour_has_five_steps(open_studio):
     assert page.locator(".tour").count() == 0 and "tour=" not in page.url
 
 
-@pytest.mark.parametrize("name", ["translate", "understand", "generate", "compare", "heads"])
+ODD = {
+    "empty": " ",
+    "long": "owl " * 2_500,
+    "many scripts": "\u202e\u05e9\u05dc\u05d5\u05dd 👩\u200d👧 \x00\x1b[31m \u2028b",
+}
+READERS = [
+    *(f"{page}&open=inside,tree|text" for page in ("translate", "generate", "compare")),
+    *("heads|texts", "compare&model=@trained@4&other=masks|text"),
+    *("train&open=samples&run=trained|text", "understand&model=masks|masked"),
+    *(f"understand&model={name}|text" for name in ("labels", "roles", "mentions", "tags")),
+    *(f"understand&model=answers|{name}" for name in ("question", "context")),
+]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_odd_texts_are_read_or_refused_in_one_line(open_studio, reader):
+    query, field = reader.split("|")
+    for kind, text in ODD.items():
+        page = open_studio(f"?page={query}&{urlencode({field: text})}", refused=True)
+        settle(page)
+        faults = [line for line in page.locator("[role=alert]:visible").all_inner_texts() if line]
+        shown = page.locator("main").inner_text()
+        if kind == "long":
+            assert "characters; the studio reads at most 4,000." in shown
+        for line in faults:
+            assert "\n" not in line and len(line) < 200 and "the log of the server" not in line
+            assert not line.startswith("the body is not")
+        assert not [part for part in ("undefined", "NaN", "[object") if part in shown]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        page.context.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"0" * 90])
+def test_a_file_that_is_no_image_is_refused_in_one_line(open_studio, content):
+    page = open_studio("?page=see", refused=True)
+    given = {"name": "a.png", "mimeType": "image/png", "buffer": content}
+    page.set_input_files("input[type=file]", given)
+    page.wait_for_selector(".fault:has-text('image')", **LIVE)
+    assert "\n" not in page.inner_text(".fault")
+    assert page.locator(".preview:visible").count() == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "translate",
+        "understand",
+        "understand&model=roles",
+        "understand&model=mentions",
+        "understand&model=tags",
+        "generate",
+        "compare",
+        "heads",
+        "train&open=samples&run=trained",
+    ],
+)
 def test_markup_in_texts_is_shown_as_text(open_studio, name):
     field = "texts" if name == "heads" else "text"
     text = "<b>x" if name == "generate" else MARKUP  # its model has few positions

@@ -163,6 +163,8 @@ def test_searches_are_trees(server):
     greedy = {"model": "writer", "text": "The old", "max_new_tokens": 3, "search": "greedy"}
     (result,) = server.post("/v1/generate", greedy).json()["results"]
     assert tokens.json["continuations"][last] == result["records"][0]["text"]
+    empty = server.post("/studio/tree", {"model": "mt", "text": " "})
+    assert empty.status_code == 400 and "the text is empty" in empty.json()["error"]["message"]
     drawn = [
         record(server.post("/studio/tree", {**body, "temperature": 2.0, "seed": n})) for n in (1, 1)
     ]

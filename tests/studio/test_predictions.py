@@ -87,7 +87,9 @@ def test_wrong_inputs_get_one_line(server, path):
     ):
         answer = server.post(f"/studio/{path}", {"model": name, "text": text})
         assert answer.status_code == 400 and message in answer.json()["error"]["message"]
-    assert server.post(f"/studio/{path}", {"model": model, "text": MARKUP}).status_code == 200
+    for text in (MARKUP, "\u202e\u05e9 👩\u200d👧 \x1b[31m \x00"):
+        answer = server.post(f"/studio/{path}", {"model": model, "text": text})
+        assert answer.status_code == 200 and "\\u001b" not in answer.text
 
 
 def test_a_word_is_found_by_its_character():

@@ -12,7 +12,7 @@ from regard.inference.resolver import ResolvedText
 from regard.inference.role_labeller import SentenceFrames
 from regard.inside.inspected_model import InspectedModel
 from regard.inside.views.clusters import cluster_hue
-from regard.inside.views.markup import escape_controls
+from regard.inside.views.markup import escape_controls, escape_line
 from regard.inside.views.role_arcs import draw_frames
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
 from regard.serving.served_model import ServedModel
@@ -49,10 +49,13 @@ async def roles(exchange: Exchange) -> Response:
     sentence = cast(SentenceFrames, await _predicted(exchange, "roles"))
     frames = [
         {
-            "predicate": frame.word,
-            "brackets": sentence.brackets(frame),
+            "brackets": escape_controls(sentence.brackets(frame)),
             "arguments": [
-                {"label": each.label, "text": each.text, "probability": each.probability}
+                {
+                    "label": each.label,
+                    "text": escape_controls(each.text),
+                    "probability": each.probability,
+                }
                 for each in frame.arguments
             ],
         }
@@ -71,7 +74,9 @@ async def resolve(exchange: Exchange) -> Response:
     clusters = [
         {
             "hue": cluster_hue(number),
-            "mentions": [{"text": each.text, "head": each.head} for each in cluster],
+            "mentions": [
+                {"text": escape_line(each.text), "head": escape_line(each.head)} for each in cluster
+            ],
         }
         for number, cluster in enumerate(resolved.clusters, start=1)
     ]

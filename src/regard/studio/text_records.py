@@ -154,6 +154,8 @@ async def tree(exchange: Exchange) -> Response:
     def searched(served: ServedModel) -> ViewRecord:
         model = served.model
         if "translate" in served.components:
+            if not body.text.strip():
+                raise BadInput("the text is empty: there is no search to show")
             beam = replace(model.translator.base_beam, size=body.beam, best=1)
             return record_tree(model.translator, body.text, beam).view_record()
         generator = replace(model.generator, ending=Ending.of(body.steps, 0, ()))

@@ -2,8 +2,18 @@
 // Requests to the server, and their timing: typing waits for nothing, and an old request is given up.
 import { decode } from "../views/base.js";
 
+export const LONGEST = 4000; // characters of a text
+/** Refuse a text that is too long to be read while one types. @param {any} body */
+function check(body) {
+  for (const [name, value] of Object.entries(body ?? {})) {
+    const texts = (Array.isArray(value) ? value : [value]).filter((each) => typeof each === "string" && name !== "image");
+    const most = Math.max(0, ...texts.map((text) => text.length));
+    if (most > LONGEST) throw new Error(`The text has ${most.toLocaleString("en")} characters; the studio reads at most ${LONGEST.toLocaleString("en")}.`);
+  }
+}
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
 async function send(path, body, signal) {
+  check(body);
   const given = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
   const response = await fetch(path, { ...given, signal });
   if (response.ok) return response;

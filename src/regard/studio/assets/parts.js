@@ -1,7 +1,7 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
 import { draw, make, range } from "../views/base.js";
-import { ask, askModel, askRecord } from "./api.js";
+import { ask, askModel, askRecord, LONGEST } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 /** @typedef {import("./studio.js").Model} Model */
@@ -16,7 +16,7 @@ export function labelled(label, input, hint = "") {
  * @param {Studio} studio @param {string} name @param {string} label @param {{rows?: number, unless?: string, hint?: string}} [options] */
 export function textField(studio, name, label, { rows = 0, unless = "", hint = "" } = {}) {
   const input = make(rows ? "textarea" : "input", {
-    ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto", maxlength: 4000,
+    ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto", maxlength: LONGEST,
     oninput: () => studio.go({ [name]: input.value === unless ? null : input.value }, { replace: true }),
   });
   return {
@@ -181,6 +181,7 @@ export function headSwitches(studio, model) {
 // ---- outputs ------------------------------------------------------------------------------------
 
 /** @typedef {{text: string, shares: [string, number][], lines: string[]}} Output */
+export const EMPTY = "(empty)"; // in place of a text without a word
 const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
 /** The path that gives the output of a model: the wanted one, or what it does best. @param {Model} model @param {string} [wanted] */
 export const outputPath = (model, wanted = "") => model.paths.includes(wanted) ? wanted : OUTPUTS.find((each) => model.paths.includes(each)) ?? "";

@@ -2,7 +2,7 @@
 // Compare: two models, or checkpoints of a run, on the same input: outputs with differences marked, and attention side by side.
 import { make } from "../views/base.js";
 import { ask, live } from "../assets/api.js";
-import { checkpointsOf, choiceField, marked, modelField, openModel, outputOf, outputPath, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { checkpointsOf, choiceField, EMPTY, marked, modelField, openModel, outputOf, outputPath, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["translate", "classify", "fill", "generate", "score"];
 
@@ -33,7 +33,7 @@ export function open(main, studio) {
     if (signal.aborted) return;
     fault.textContent = "";
     outputs.forEach((output, i) => places[i].replaceChildren(make("h3", {}, `${models[i].title} (${models[i].paper}, ${models[i].year}): ${paths[i] || "no output"}`),
-      make("p", { class: "large" }, marked(output.text, outputs[1 - i].text)),
+      make("p", { class: "large" }, paths[i] === "score" || !paths[i] ? "" : marked(output.text || EMPTY, outputs[1 - i].text || EMPTY)),
       make("ul", { class: "plain" }, ...shareLines(output, outputs[1 - i]), ...output.lines.map((line) => make("li", {}, line)))));
     studio.announce(outputs[0].text === outputs[1].text ? "Both outputs are the same." : "The outputs differ.");
     await Promise.all(models.map(async (model, i) => {

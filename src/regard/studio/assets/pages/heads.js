@@ -18,6 +18,7 @@ export function open(main, studio) {
   const lines = () => texts.value.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, 64);
 
   const reporting = live(async (signal) => {
+    if (!lines().length) throw new Error("There is no text: type one or more, each on its line.");
     const record = await askRecord("/studio/heads", { model: model.value, texts: lines() }, signal);
     if (signal.aborted) return;
     order = record.sites.filter((/** @type {any} */ site) => record.prunable.includes(site.name)).flatMap((/** @type {any} */ site) =>
@@ -27,7 +28,7 @@ export function open(main, studio) {
     share.element.hidden = !order.length;
     await report.show(record, { colour: studio.get("colour", "role"), onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ colour: state.colour === "role" ? null : state.colour }) });
     update();
-  }, (error) => report.fail(error?.message ?? ""));
+  }, (error) => { report.fail(error?.message ?? ""); if (error) { order = []; result.replaceChildren(); } });
 
   const pruning = live(async (signal) => {
     const heads = order.slice(0, Math.round(share.value * order.length));

@@ -28,7 +28,11 @@ export function open(main, studio) {
   const read = (given) => {
     if (!given) return;
     const reader = new FileReader();
-    reader.onload = () => { image = String(reader.result).split("base64,")[1] ?? ""; update(); };
+    reader.onload = () => {
+      image = String(reader.result).split("base64,")[1] ?? "";
+      if (image) update();
+      else refuse("The file is empty: it is no image.");
+    };
     reader.readAsDataURL(given);
   };
   /** @param {any} record */
@@ -45,7 +49,15 @@ export function open(main, studio) {
     studio.announce(`Label: ${shown.label}`);
     fault.textContent = "";
     await showAttention(attention, { model: model.value, image, edits: editsOf(off) }, signal);
-  }, (error) => { if (error) fault.textContent = error.message; });
+  }, (error) => { if (error) refuse(error.message); });
+  /** Show nothing but why an image cannot be read. @param {string} message */
+  const refuse = (message) => {
+    image = changed.textContent = "";
+    preview.hidden = true;
+    labels.replaceChildren();
+    attention.clear();
+    fault.textContent = message;
+  };
 
   const update = () => {
     for (const each of [model, heads, switches]) each.update();

@@ -2,7 +2,7 @@
 // Train: curves of runs as they go or of finished ones, samples, heads while they form, and branches from checkpoints.
 import { make, range } from "../views/base.js";
 import { ask, askRecord, live } from "../assets/api.js";
-import { checkpointsOf, choiceField, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { checkpointsOf, choiceField, EMPTY, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
 
 const EVERY = 5000; // milliseconds between two looks at a run that goes on
 const MOST_SAMPLES = 8; // checkpoints that are read
@@ -146,7 +146,7 @@ export function open(main, studio) {
       const model = await openModel(studio, value, signal);
       const { text, shares, lines } = await outputOf(model, outputPath(model), sampled.value, signal);
       if (signal.aborted) return;
-      const shown = text || lines.join(", ");
+      const shown = text || (outputPath(model) === "score" ? lines.join(", ") : EMPTY);
       const share = shares.find(([name]) => name === text);
       rows.push(make("tr", {}, make("th", { scope: "row" }, title), make("td", {}, before === null ? make("span", { dir: "auto" }, shown) : marked(shown, before), share ? ` ${percent(share[1])}` : "")));
       before = shown;

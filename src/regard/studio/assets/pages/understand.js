@@ -12,6 +12,12 @@ const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose predicti
 const ENDS = ["start", "end"]; // of an answer
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
+/** Draw a word of a drawing narrower that would run into the next one, as fonts differ. @param {any} text */
+function narrow(text) {
+  const next = text.nextElementSibling;
+  const room = next?.getAttribute("y") === text.getAttribute("y") ? next.getAttribute("x") - text.getAttribute("x") - 4 : Infinity;
+  if (!text.hasAttribute("text-anchor") && text.getComputedTextLength() > room) for (const [name, value] of Object.entries({ textLength: room, lengthAdjust: "spacingAndGlyphs" })) text.setAttribute(name, value);
+}
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
@@ -72,6 +78,7 @@ export function open(main, studio) {
       const ordered = Object.entries(record.probabilities).sort((one, other) => other[1] - one[1]).slice(0, 12);
       return [make("ul", { class: "bars" }, ...ordered.map(([name, share]) => bar(name, share, studio.get("target") === name, choose(name))))];
     }
+    if (now === "tag" && !record.words.length) return [make("p", {}, "The text has no words.")];
     if (now === "tag") return [make("p", { class: "tags", dir: "auto" }, ...record.words.flatMap((/** @type {any} */ { text, tag, value, probability }, /** @type {number} */ number) => {
       const label = tag ?? value?.toPrecision(4);
       return [aimed(number, make("button", { type: "button", class: tag === "O" ? null : "tagged", "aria-label": `${text}: ${label}${probability === undefined ? "" : `, ${percent(probability)}`}; show its evidence`, title: percent(probability ?? 0) },
@@ -110,8 +117,8 @@ export function open(main, studio) {
   /** What evidence is asked for; null: nothing, as long as the prediction is not there. */
   const aim = () => {
     const now = taskNow();
+    if (now !== "classify" && predicted !== predictionKey()) return null;
     if (now !== "tag" && now !== "answer") return studio.get("target") ? { target: studio.get("target") } : {};
-    if (predicted !== predictionKey()) return null;
     if (now === "tag") {
       const word = record.words[part()] ?? record.words[0];
       return word ? { character: word.start, ...(word.tag ? { target: word.tag } : {}) } : null;
@@ -128,9 +135,15 @@ export function open(main, studio) {
     [record, predicted, pointed] = [answer, key, null];
     result.classList.remove("old");
     result.replaceChildren(...draw(record));
+    for (const text of result.querySelectorAll(".arcs text")) narrow(text);
     studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? record.frames?.map((/** @type {any} */ frame) => frame.brackets).join("; ") ?? ""}`);
     explain();
-  }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
+  }, (error) => {
+    if (!error) return;
+    predicted = "";
+    result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message));
+    if (taskNow() !== "classify") clearEvidence();
+  });
 
   /** @param {any} found */
   const drawWords = (found) => {
@@ -178,12 +191,13 @@ export function open(main, studio) {
     onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
   }), (error) => attention.fail(error?.message ?? ""));
 
+  const clearEvidence = () => { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; };
   /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
   const explain = () => {
     const target = EXPLAINED.includes(taskNow()) ? aim() : null;
     for (const button of result.querySelectorAll("[data-part]")) button.setAttribute("aria-pressed", String(Number(button.dataset.part) === part()));
     if (!target) {
-      if (predicted === predictionKey()) { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; }
+      if (predicted === predictionKey()) clearEvidence();
       return;
     }
     attributing.request(JSON.stringify([model.value, looked(), method.value, target]));
