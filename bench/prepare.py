@@ -1,16 +1,18 @@
 """Peak memory and time of ``regard prepare`` for growing numbers of lines, which are made here.
 
-Command: python bench/prepare.py --lines 200000 2000000 --workers 4
+Memory is that of the command and its workers together; pages that several share count once (PSS).
+
+Command: python bench/prepare.py --lines 200000 2000000 --workers 2
 """
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 RECIPE = """
@@ -26,6 +28,7 @@ rate = 1e-3
 steps = 1
 """
 WORDS = 20_000
+INTERVAL = 0.1  # seconds between two looks at the memory
 
 
 def write_lines(folder: Path, name: str, lines: int, seed: int) -> None:
@@ -44,8 +47,8 @@ def write_lines(folder: Path, name: str, lines: int, seed: int) -> None:
                 file.write(" ".join(chosen) + "\n")
 
 
-def measure(lines: int, workers: int) -> dict[str, float]:
-    """Lines, seconds, and the peak of the resident memory of the command in MB."""
+def measure(lines: int, workers: int, unique: bool) -> dict[str, float]:
+    """Lines, seconds, and the peak memory of all processes of the command in MB."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_lines(folder, "train", lines, 1)
@@ -53,25 +56,47 @@ def measure(lines: int, workers: int) -> dict[str, float]:
         (folder / "recipe.toml").write_text(RECIPE)
         words = ["prepare", folder / "recipe.toml", "--data", folder, "--out", folder / "out"]
         words += ["--workers", workers] if workers else []
+        words += ["--deduplicate"] if unique else []
         begun = time.monotonic()
         process = subprocess.Popen([sys.executable, "-m", "regard", *map(str, words)])
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, sum(map(shared_kilobytes, [process.pid, *children(process.pid)])))
+            time.sleep(INTERVAL)
         if process.returncode:
             sys.exit(process.returncode)
         seconds = time.monotonic() - begun
         return {"lines": lines, "workers": workers, "seconds": round(seconds, 1)} | {
-            "peak MB": round(usage.ru_maxrss / 1024, 1)
+            "peak MB": round(peak / 1024, 1)
         }
+
+
+def children(pid: int) -> list[int]:
+    """All processes that a process has started, and theirs."""
+    with suppress(OSError):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        direct = [int(word) for task in tasks for word in (task / "children").read_text().split()]
+        return [*direct, *(below for child in direct for below in children(child))]
+    return []
+
+
+def shared_kilobytes(pid: int) -> int:
+    """The memory of a process in kB: its own pages, and its share of the others."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, nargs="+", default=[200_000, 2_000_000])
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--deduplicate", action="store_true")
     options = parser.parse_args()
     for lines in options.lines:
-        print(json.dumps(measure(lines, options.workers)), flush=True)
+        print(json.dumps(measure(lines, options.workers, options.deduplicate)), flush=True)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,20 @@ class PairTask(Task[Pair, AnyReading]):
             yield from chain(first, pairs)
 
     def vocabulary_texts(
-        self, files: FilesConfig, place: RunPaths, texts_of: Callable[[Pair], Iterable[str]]
-    ) -> Iterator[str]:
-        """Texts of training pairs to learn a vocabulary from; an even sample if they are many."""
+        self, files: FilesConfig, place: RunPaths, *sides: Callable[[Pair], Iterable[str]]
+    ) -> list[Iterator[str]]:
+        """Texts of training pairs, for each of ``sides``, to learn vocabularies from.
+
+        They are an even sample if there are many pairs.
+        """
         total = sum(len(pair[1]) + len(pair[2]) for pair in self.train_pairs(files, place))
-        texts = (text for pair in self.train_pairs(files, place) for text in texts_of(pair))
-        return sample_texts(texts, min(1.0, SAMPLE / max(1, total)))
+        share = min(1.0, SAMPLE / max(1, total))
+
+        def texts(texts_of: Callable[[Pair], Iterable[str]]) -> Iterator[str]:
+            pairs = self.train_pairs(files, place)
+            return sample_texts((text for pair in pairs for text in texts_of(pair)), share)
+
+        return [*map(texts, sides)]
 
     def load(
         self,

@@ -130,7 +130,7 @@ class TextToText(PairTask[Reading]):
         def texts_of(pair: Pair) -> Iterator[str]:
             return (text for text in (self.prompt.prefix, *pair[1:]) if text)
 
-        tokenizer = plan.read_texts(place, lambda: self.vocabulary_texts(files, place, texts_of))
+        tokenizer = plan.read_texts(place, lambda: self.vocabulary_texts(files, place, texts_of)[0])
         dataset = self.load(files, place, (tokenizer.words,) * 2)
         prepared = Prepared(plan.reading(tokenizer), dataset)
         self._check_lengths(prepared, plan.facts.encoder.embed.limit)

@@ -91,8 +91,7 @@ class Translate(PairTask[TranslationTokenizer]):
         subwords = partial(train_translation_tokenizer, kind=config.kind, joint=config.joint)
         learn = TRAINERS.get(config.kind, subwords)
         tokenizer = learn(
-            self.vocabulary_texts(files, place, itemgetter(slice(1, 2))),
-            self.vocabulary_texts(files, place, itemgetter(slice(2, 3))),
+            *self.vocabulary_texts(files, place, itemgetter(slice(1, 2)), itemgetter(slice(2, 3))),
             vocab=config.vocab,
             normalise=config.normalise,
             lower=config.lower,
