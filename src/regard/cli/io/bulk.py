@@ -70,11 +70,11 @@ def bulk(
     A call that was killed continues when it is repeated, except for .parquet files. Bad inputs have
     an error under "error"; without ``skip_bad``, they end the run.
     """
-    names = [dataset] if isinstance(dataset, str | Path) else [*dataset]
+    names = dataset if isinstance(dataset, list | tuple) else [dataset]
     if not names:
         raise BadInput("dataset: an empty list; name at least one file")
-    files, path, chosen = list_files(*map(str, names)), Path(out), dict(options or {})
-    file = files[0]
+    files, path, chosen = [*map(str, names)], Path(out), dict(options or {})
+    file = list_files(*files)[0]
     as_json = path.suffix in JSON_LINES and suffix_of(file) not in JSON_LINES
     if path.suffix not in (*JSON_LINES, *FORMATS):
         known = ", ".join((*JSON_LINES, *FORMATS))
@@ -91,7 +91,7 @@ def bulk(
     )
     described = {
         "verb": "bulk",
-        "file": [*map(str, names)],
+        "file": files,
         "model": digest_folder(local_folder(model)),
         "task": task,
         **{"options": repr(sorted(chosen.items())), "columns": columns, "max_length": max_length},

@@ -92,11 +92,11 @@ class FileList(LineSource):
 
 
 def list_files(*names: str) -> list[str]:
-    """The files that are meant by names: of a pattern all that match, of a folder all its files.
+    """The files of texts that are meant by names: of a pattern all that match, of a folder all.
 
     A folder that has images or folders is a folder of images, and stays as it is.
     """
-    files = [file for name in names for file in _files_of(name)]
+    files = [file for name in match_patterns(*names) for file in _files_of(name)]
     if len(files) > 1 and STDIN in files:
         raise BadInput(f"{STDIN}: standard input cannot be read beside files; name only files")
     kinds = {FORMATS.get(suffix_of(file)): file for file in reversed(files)}
@@ -106,15 +106,25 @@ def list_files(*names: str) -> list[str]:
     return files
 
 
+def match_patterns(*names: str) -> list[str]:
+    """Names of files and folders, with all files that match in place of a pattern."""
+    return [file for name in names for file in _matches(name)]
+
+
+def _matches(name: str) -> list[str]:
+    path = Path(name)
+    if not {*name} & {*PATTERN} or path.exists():
+        return [name]
+    files = filter(Path.is_file, Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not (matches := sorted(map(str, files))):
+        raise BadInput(f"{name}: no file matches this pattern")
+    return matches
+
+
 def _files_of(name: str) -> list[str]:
     from regard.images.decode import SUFFIXES  # here: it imports NumPy
 
     path = Path(name)
-    if {*name} & {*PATTERN} and not path.exists():
-        found = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
-        if not (matches := sorted(str(file) for file in found if file.is_file())):
-            raise BadInput(f"{name}: no file matches this pattern")
-        return matches
     if not path.is_dir():
         return [name]
     with reading(path):

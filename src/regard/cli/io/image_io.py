@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from regard.cli.io.file_list import text_source
+from regard.cli.io.file_list import list_files, match_patterns, text_source
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of
 from regard.cli.io.table_io import UNDECLARED, refuse_folder_or_image
 from regard.cli.options import refuse
@@ -109,7 +109,7 @@ def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
 def source_for(
     model: "Model",
     component: "AnyComponent",
-    files: Sequence[str],
+    names: Sequence[str],
     columns: Sequence[str] | None,
     max_length: int | None,
     form: TableFormat = UNDECLARED,
@@ -117,12 +117,13 @@ def source_for(
     workers: int | None = None,
     skip_bad: bool = False,
 ) -> LineSource:
-    """The inputs of a component: rows of tables, lines of texts, or images."""
+    """The inputs of a component in files of these names: rows of tables, lines, or images."""
     if not model.facts.encoder.embed.reads_images:
+        files = list_files(*names)
         return text_source(component, files, columns, max_length, form, skip_bad=skip_bad)
     flags = {"--column": columns, "--delimiter": form.delimiter, "--encoding": form.encoding}
     refuse(flags, "this model reads images; name a folder, or a file of paths")
-    parse, (file, *more) = parser_of(component, max_length), files
+    parse, (file, *more) = parser_of(component, max_length), match_patterns(*names)
     return lines_or_images(model, file, parse, *more, workers=workers, skip_bad=skip_bad)
 
 

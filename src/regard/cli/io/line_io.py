@@ -58,6 +58,14 @@ class Line(NamedTuple):
     error: str | None = None
 
 
+class RowResult(NamedTuple):
+    """Result columns of the row with this number, from 0, of a table that is written at the end."""
+
+    file: str
+    row: int
+    cells: Mapping[str, object]
+
+
 class LineWindow(NamedTuple):
     """Lines that are processed at once; ``error``: the line after them is bad, and ends the run."""
 
@@ -79,7 +87,9 @@ class LineSource:
     encoding: str = field(default="utf-8", kw_only=True)
     is_one_of_several: bool = field(default=False, kw_only=True)  # files: records name it
     columns: tuple[str, ...] = field(default=(), kw_only=True)  # of a table, that are read
-    results: list[Any] = field(default_factory=list, kw_only=True)  # that are printed at the end
+    results: list[RowResult] = field(
+        default_factory=list, kw_only=True
+    )  # that are printed at the end
 
     @property
     def name(self) -> str:

@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from regard.cli.io.console import json_line, note
-from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token_limit, with_limit
+from regard.cli.io.line_io import (
+    Line,
+    LineSource,
+    RowResult,
+    parser_of,
+    remarks_of,
+    token_limit,
+    with_limit,
+)
 from regard.data.readers.fields import BadExample, DropCounts, json_object, parsed, typed, value_of
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
@@ -37,14 +45,6 @@ ONE_LINE = str.maketrans("\t\n\r", "   ")
 # Names of columns that are texts, and of two columns that are a pair, in small letters.
 SINGLE = (*TEXTS, *(source for source, _ in TRANSLATIONS))
 DOUBLE = (*PAIRS, *TRANSLATIONS, ("question", "context"))
-
-
-class RowResult(NamedTuple):
-    """The result of the row with this index, from 0, of a table that does not stream."""
-
-    file: str
-    index: int
-    cells: Cells
 
 
 class Rows(ABC):
@@ -94,7 +94,7 @@ class Rows(ABC):
         """A text that is equal for tables whose rows can be in one file."""
         return self.head(())
 
-    def finish(self, results: "Sequence[RowResult]") -> bytes:
+    def finish(self, results: Sequence[RowResult]) -> bytes:
         """What follows all rows: here, nothing."""
         return b""
 
@@ -218,13 +218,13 @@ class ParquetRows(JsonRows):
     def schema(self) -> str:
         return str(import_pyarrow("pyarrow.parquet", self.path).read_schema(self.path))
 
-    def finish(self, results: "Sequence[RowResult]") -> bytes:
+    def finish(self, results: Sequence[RowResult]) -> bytes:
         """The Parquet file: rows of the input by index, with result columns."""
         arrow = import_pyarrow("pyarrow", self.path)
         parquet = import_pyarrow("pyarrow.parquet", self.path)
         by_file = [(file, [*rows]) for file, rows in groupby(results, lambda result: result.file)]
         table, *more = (
-            parquet.read_table(file).take([row.index for row in rows])
+            parquet.read_table(file).take([result.row for result in rows])
             for file, rows in by_file or [(self.path, [])]
         )
         table = arrow.concat_tables([table, *more]) if more else table

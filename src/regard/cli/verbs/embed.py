@@ -74,12 +74,13 @@ def embed(
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
     suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
-    files, form = list_files(file, *more or ()), declared_format(delimiter, encoding)
-    of_table = suffix_of(files[0]) in FORMATS or bool(column or delimiter)
+    names, form = [file, *(more or ())], declared_format(delimiter, encoding)
+    first = list_files(*names)[0]
+    of_table = suffix_of(first) in FORMATS or bool(column or delimiter)
     if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
     if suffix in FORMATS:
-        check_output(files[0], out, as_json=as_json)
+        check_output(first, out, as_json=as_json)
     command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.runner.embedder(pool, normalise)
@@ -87,7 +88,7 @@ def embed(
     width = component.width
     decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, files, column, max_length, form, workers=decoders, skip_bad=skip_bad
+        loaded, component, names, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
     settings, place = {"pool": pool, "normalise": normalise}, loaded.device.type
     spec = ComponentSpec((model,), "embed", settings, place, precision, batch_size=batch_size)

@@ -95,15 +95,15 @@ def predict(
 
     if html is not None and resume:
         raise BadInput("--html: cannot be used with --resume, which does not run all lines again")
-    files, form = list_files(file, *more or ()), declared_format(delimiter, encoding)
-    check_output(files[0], out, as_json=as_json)
+    names, form = [file, *(more or ())], declared_format(delimiter, encoding)
+    check_output(list_files(*names)[0], out, as_json=as_json)
     command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     settings = {"pretokenised": pretokenised, "entities": entities}
     component = loaded.predictor.with_options(**settings)
     decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, files, column, max_length, form, workers=decoders, skip_bad=skip_bad
+        loaded, component, names, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")
