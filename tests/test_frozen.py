@@ -138,6 +138,9 @@ NEW: tuple[str, ...] = (
     r"(?:bulk\(|BulkReport(\(|\.)).*",
     r"(?:prepare .*|train --prepared = None)",
     r"score --(?:workers = None|(?:skip-bad|resume) = False)",
+    r"(?:embed|generate|predict|score|translate) more = .*",
+    r"(?:generate|translate) --skip-bad = False",
+    r"generate --(?:column|delimiter|encoding) = None",
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}

@@ -246,7 +246,8 @@ def test_bad_rows_may_be_skipped(owls, tmp_path):
     done = run("predict", owls, path, "--skip-bad")
     names, *rows = cells_of(done.stdout)
     assert [len(row) for row in rows] == [len(names)] * 3
-    assert rows[1] == ['2,"a"b', "", "", ""]
+    assert names[-1] == "error" and [row[-1] for row in (rows[0], rows[2])] == ["", ""]
+    assert rows[1][:4] == ['2,"a"b', "", "", ""] and "a.csv:3: not CSV" in rows[1][4]
     assert "a.csv:3: not CSV" in done.stderr and "1 of 3 inputs were skipped" in done.stderr
 
 

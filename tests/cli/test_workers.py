@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,6 +78,7 @@ def test_workers_print_what_one_process_prints(classifier, texts, verb):
     alone, shared = run(*arguments), run(*arguments, "--workers", 2)
     assert shared.stdout == alone.stdout and alone.stdout.count("\n") == COUNT
     assert f"{COUNT} results of {COUNT} inputs, 0 bad, 0 cut" in shared.stderr
+    assert re.search(r"^[\d.]+ s: [\d,.]+ inputs/s, [\d,]+ tokens/s$", shared.stderr, re.MULTILINE)
     assert "results of" not in alone.stderr
     assert ("label: " if verb == "predict" else "norm of vector: mean") in shared.stderr
 
@@ -153,7 +155,7 @@ def test_bulk_in_python(classifier, texts, tmp_path, monkeypatch):
     table.write_text("id,text\n7,the cat sat\n8,the boat\n")
     regard.bulk(classifier, table, task="embed", out=tmp_path / "out.csv", device="cpu")
     rows = (tmp_path / "out.csv").read_text().splitlines()
-    assert rows[0] == "id,text,vector" and rows[2].startswith("8,the boat,")
+    assert rows[0] == "id,text,vector,error" and rows[2].startswith("8,the boat,")
     for name in ("out.txt", "out.csv"):
         with pytest.raises(regard.BadInput, match="out"):
             regard.bulk(classifier, texts, task="predict", out=tmp_path / f"new-{name}")

@@ -45,6 +45,14 @@ MODEL = Annotated[
 FILE = Annotated[
     str, Argument(metavar="FILE", help="File with one input per line; - is standard input.")
 ]
+MORE_FILES = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[FILE]...",
+        help="More files of the same format; a pattern in quotes, or a folder, is all its files.",
+        show_default=False,
+    ),
+]
 RECIPE = Annotated[
     str, Argument(metavar="RECIPE", help="Recipe file, or a name from `regard recipes`.")
 ]

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from regard.api import load
+from regard.cli.io.file_list import list_files
 from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import Command
@@ -25,13 +27,15 @@ JSON_LINES = (".jsonl", ".ndjson")
 class BulkReport:
     """Counts of a bulk run: ``inputs``, of which ``bad`` have an error in place of a result.
 
-    ``sums`` are sums over all results, such as tokens and scores, by name.
+    ``sums`` are sums over all results, such as tokens and scores, by name; ``seconds`` is the time
+    of this call.
     """
 
     out: Path
     inputs: int
     bad: int
     sums: Mapping[str, float]
+    seconds: float
 
     def __str__(self) -> str:
         return describe_statistics(self.sums, self.inputs, self.bad)
@@ -40,7 +44,7 @@ class BulkReport:
 @check_keywords
 def bulk(
     model: str | Path,
-    dataset: str | Path,
+    dataset: str | Path | Sequence[str | Path],
     *,
     task: str,
     out: str | Path,
@@ -57,15 +61,20 @@ def bulk(
     """Run a component ("embed", "predict", "translate", "generate", "score", "fill") over a file.
 
     ``dataset`` is a text with an input on each line, a table (.csv, .tsv, .jsonl, .parquet) whose
-    ``columns`` are the input, or a folder of images. Results go to ``out`` in the order of the
+    ``columns`` are the input, or a folder of images; or several such files: a list of them, a
+    pattern ("reviews/*.csv"), or a folder. Results go to ``out`` in the order of the
     inputs: a .jsonl file, or for a table one of its own format, with columns for the results.
     ``options`` are those of the component. ``workers`` processes run a copy of the model each, or,
     with the address of a ``ray`` ("local": on this machine), as many actors of Ray.
 
     A call that was killed continues when it is repeated, except for .parquet files. Bad inputs have
-    an error under "error" in JSON lines; without ``skip_bad``, they end the run.
+    an error under "error"; without ``skip_bad``, they end the run.
     """
-    file, path, chosen = str(dataset), Path(out), dict(options or {})
+    names = dataset if isinstance(dataset, list | tuple) else [dataset]
+    if not names:
+        raise BadInput("dataset: an empty list; name at least one file")
+    files, path, chosen = [*map(str, names)], Path(out), dict(options or {})
+    file = list_files(*files)[0]
     as_json = path.suffix in JSON_LINES and suffix_of(file) not in JSON_LINES
     if path.suffix not in (*JSON_LINES, *FORMATS):
         known = ", ".join((*JSON_LINES, *FORMATS))
@@ -73,15 +82,16 @@ def bulk(
     if suffix_of(file) not in FORMATS and path.suffix not in JSON_LINES:
         raise BadInput(f"out: the results of {file} are JSON lines; name a .jsonl file")
     check_output(file, path, as_json=as_json)
+    begun = monotonic()
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.component(task, **chosen)
-    source = source_for(loaded, component, file, columns, max_length, skip_bad=skip_bad)
+    source = source_for(loaded, component, files, columns, max_length, skip_bad=skip_bad)
     spec = ComponentSpec(
         (model,), task, chosen, loaded.device.type, precision, batch_size=batch_size
     )
     described = {
         "verb": "bulk",
-        "file": file,
+        "file": files,
         "model": digest_folder(local_folder(model)),
         "task": task,
         **{"options": repr(sorted(chosen.items())), "columns": columns, "max_length": max_length},
@@ -97,4 +107,4 @@ def bulk(
             shared,
             as_json=as_json or not source.has_columns,
         )
-    return BulkReport(path, progress.inputs, progress.bad, {**progress.sums})
+    return BulkReport(path, progress.inputs, progress.bad, {**progress.sums}, monotonic() - begun)

@@ -3,19 +3,20 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from regard.cli.io.file_list import list_files, match_patterns, text_source
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of
-from regard.cli.io.table_io import UNDECLARED, refuse_folder_or_image, table_source
+from regard.cli.io.table_io import UNDECLARED, refuse_folder_or_image
 from regard.cli.options import refuse
 from regard.data.readers.images import image_files
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.text_files import Arrivals
+from regard.data.readers.text_files import Arrivals, coded_lines
 from regard.ground.errors import BadInput, one_line
 from regard.images.decode import SUFFIXES
 from regard.images.decoding_pool import DecodingPool, default_workers
@@ -32,28 +33,32 @@ if TYPE_CHECKING:
 class ImageSource(LineSource):
     """Images: the file itself, all images of a folder, or a file with a path on each line.
 
-    ``workers`` is the number of processes that decode and resize them for the ``processor``.
+    ``more`` are read after the first. ``workers`` is the number of processes that decode and
+    resize them for the ``processor``.
     """
 
     processor: "ImageProcessor"
     workers: int
+    more: tuple[str, ...] = ()
 
     @property
-    def is_folder(self) -> bool:
-        return Path(self.file).is_dir()
-
-    @property
-    def is_image(self) -> bool:
-        return not self.is_folder and Path(self.file).suffix.lower() in SUFFIXES
+    def has_titles(self) -> bool:
+        """Whether the path of each image is printed before its result."""
+        return bool(self.more) or Path(self.file).is_dir()
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
-        path = Path(self.file)
-        if self.is_folder:
+        return chain.from_iterable(self._paths(file, arrivals) for file in (self.file, *self.more))
+
+    def _paths(self, file: str, arrivals: Arrivals) -> Iterator[bytes]:
+        path = Path(file)
+        if path.is_dir():
             files = image_files(path)
             if (first := next(files, None)) is None:
                 raise BadInput(f"{path}: no JPEG, PNG or WebP in this folder")
             return map(os.fsencode, chain([first], files))
-        return iter([os.fsencode(path)]) if self.is_image else super().lines(arrivals)
+        if _is_image(file):
+            return iter([os.fsencode(path)])
+        return coded_lines(file, self.encoding, arrivals)
 
     def decoded(self, raw: bytes, where: str) -> str:
         return os.fsdecode(raw)
@@ -67,17 +72,23 @@ class ImageSource(LineSource):
         return text
 
     def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
-        decode = partial(_decoded, self.processor, None if self.is_image else self.name)
+        name = None if self.more or _is_image(self.file) else self.name
+        decode = partial(_decoded, self.processor, name)
         with DecodingPool(self.workers) as pool:
             for line in pool.map(decode, super().read(lines, arrivals), arrivals.ready):
                 pixels = line.value
                 yield line._replace(value=pixels and self.processor.normalised(*pixels))
 
     def title(self, line: Line) -> str:
-        return f"{escape_line(line.text)}\t" if self.is_folder else ""
+        return f"{escape_line(line.text)}\t" if self.has_titles else ""
 
     def record(self, line: Line) -> dict[str, object]:
         return {**super().record(line), "image": line.text or None}
+
+
+def _is_image(file: str) -> bool:
+    path = Path(file)
+    return not path.is_dir() and path.suffix.lower() in SUFFIXES
 
 
 def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
@@ -98,7 +109,7 @@ def _decoded(processor: "ImageProcessor", name: str | None, line: Line) -> Line:
 def source_for(
     model: "Model",
     component: "AnyComponent",
-    file: str,
+    names: Sequence[str],
     columns: Sequence[str] | None,
     max_length: int | None,
     form: TableFormat = UNDECLARED,
@@ -106,29 +117,32 @@ def source_for(
     workers: int | None = None,
     skip_bad: bool = False,
 ) -> LineSource:
-    """The inputs of a component: rows of a table, lines of text, or images."""
+    """The inputs of a component in files of these names: rows of tables, lines, or images."""
     if not model.facts.encoder.embed.reads_images:
-        table = table_source(component, file, columns, max_length, form, skip_bad=skip_bad)
-        if table is not None and workers is None:
-            return table
-    else:
-        flags = {"--column": columns, "--delimiter": form.delimiter, "--encoding": form.encoding}
-        refuse(flags, "this model reads images; name a folder, or a file of paths")
-    source = lines_or_images(
-        model, file, parser_of(component, max_length), workers=workers, skip_bad=skip_bad
-    )
-    return replace(source, encoding=form.encoding or source.encoding)
+        files = list_files(*names)
+        return text_source(component, files, columns, max_length, form, skip_bad=skip_bad)
+    flags = {"--column": columns, "--delimiter": form.delimiter, "--encoding": form.encoding}
+    refuse(flags, "this model reads images; name a folder, or a file of paths")
+    parse, (file, *more) = parser_of(component, max_length), match_patterns(*names)
+    return lines_or_images(model, file, parse, *more, workers=workers, skip_bad=skip_bad)
 
 
 def lines_or_images(
-    model: "Model", file: str, parse: Parse, *, workers: int | None = None, skip_bad: bool = False
+    model: "Model",
+    file: str,
+    parse: Parse,
+    *more: str,
+    workers: int | None = None,
+    skip_bad: bool = False,
 ) -> LineSource:
     """The inputs of a model: lines of text, or images."""
     if model.facts.encoder.embed.reads_images:
         runner = cast("ImageModel", model.runner)
         count = default_workers() if workers is None else workers
         window, processor = runner.batch_size, runner.processor
-        return ImageSource(file, parse, window, skip_bad, processor=processor, workers=count)
+        return ImageSource(
+            file, parse, window, skip_bad, processor=processor, workers=count, more=more
+        )
     if workers is not None:
         raise BadInput(
             "--workers: processes that decode images, but this model reads texts; leave it out"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from regard.cli.io.console import json_line, note
 from regard.cli.io.output import Command, OutputProgress, output_to
-from regard.cli.io.statistics import describe_statistics, statistics_of
+from regard.cli.io.statistics import TOKENS, describe_speed, describe_statistics, statistics_of
 from regard.cli.options import MAX_TOKENS
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, name_of
@@ -58,6 +58,14 @@ class Line(NamedTuple):
     error: str | None = None
 
 
+class RowResult(NamedTuple):
+    """Result columns of the row with this number, from 0, of a table that is written at the end."""
+
+    file: str
+    row: int
+    cells: Mapping[str, object]
+
+
 class LineWindow(NamedTuple):
     """Lines that are processed at once; ``error``: the line after them is bad, and ends the run."""
 
@@ -77,11 +85,29 @@ class LineSource:
     window: int = WINDOW
     skip_bad: bool = False
     encoding: str = field(default="utf-8", kw_only=True)
+    is_one_of_several: bool = field(default=False, kw_only=True)  # files: records name it
+    columns: tuple[str, ...] = field(default=(), kw_only=True)  # of a table, that are read
+    results: list[RowResult] = field(
+        default_factory=list, kw_only=True
+    )  # that are printed at the end
 
     @property
     def name(self) -> str:
         """Name of the file in messages."""
         return name_of(self.file)
+
+    def place(self, number: int) -> str:
+        """The place of a line in messages: file and number."""
+        return f"{self.name}:{number}"
+
+    @property
+    def schema(self) -> str:
+        """A text that is equal for files whose results can be in one file."""
+        return ""
+
+    def with_parse(self, change: Callable[[Parse], Parse]) -> "LineSource":
+        """Copy whose parser is changed."""
+        return replace(self, parse=change(self.parse))
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
         """All lines in UTF-8, as they arrive."""
@@ -105,7 +131,8 @@ class LineSource:
 
     def record(self, line: Line) -> dict[str, object]:
         """The first keys of the JSON record of a line."""
-        return {"line": line.number}
+        file = {"file": self.name} if self.is_one_of_several else {}
+        return {**file, "line": line.number}
 
     def numbered(self, arrivals: Arrivals) -> NumberedLines:
         """All lines with their numbers in the file."""
@@ -113,7 +140,7 @@ class LineSource:
 
     def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         """Parsed lines."""
-        return (self._parsed(number, raw) for number, raw in lines)
+        return (self.parsed(number, raw) for number, raw in lines)
 
     @property
     def has_columns(self) -> bool:
@@ -143,11 +170,12 @@ class LineSource:
             for text in [""] if result is None else component.lines(result):
                 yield f"{self.title(line)}{text}\n"
 
-    def finish(self, *, as_json: bool) -> None:
-        """Print what follows all results."""
+    def finish(self, *, as_json: bool, more: Sequence["LineSource"] = ()) -> None:
+        """Print what follows all results, those of ``more`` files included."""
 
-    def _parsed(self, number: int, raw: bytes) -> Line:
-        where = f"{self.name}:{number}"
+    def parsed(self, number: int, raw: bytes) -> Line:
+        """A line with its input, or its error."""
+        where = self.place(number)
         try:
             text = self.decoded(raw, where)
             return Line(number, text, self.parse(text, where))
@@ -189,7 +217,7 @@ def result_lines(
             if line.value is not None:
                 result = next(results)
                 if isinstance(result, BadInput):
-                    error = f"{source.name}:{line.number}: {result.reason}"
+                    error = f"{source.place(line.number)}: {result.reason}"
                     if not source.skip_bad:
                         raise BadInput(error)
                     line = line._replace(value=None, error=error)
@@ -274,9 +302,16 @@ def run_component(
     if total := component.total(progress.sums):
         note(total)
     if workers is not None:
-        note(describe_statistics(progress.sums, progress.inputs, progress.bad))
+        note_statistics(progress)
     progress.report()
     return progress
+
+
+def note_statistics(progress: OutputProgress) -> None:
+    """Print the statistics of all results, and the speed of this run, to standard error."""
+    note(describe_statistics(progress.sums, progress.inputs, progress.bad))
+    inputs, tokens = progress.inputs - progress.earlier_inputs, progress.sums - progress.earlier
+    note(describe_speed(inputs, tokens[TOKENS], monotonic() - progress.begun))
 
 
 def parser_of(component: "AnyComponent", max_length: int | None) -> Parse:

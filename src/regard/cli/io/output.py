@@ -105,12 +105,14 @@ def resumable_command(context: Context, *free: str) -> Command | None:
 class OutputProgress:
     """Number of ``inputs`` with results, of ``bad`` ones among them, and ``sums`` of figures.
 
-    They are kept in memory only.
+    They are kept in memory only. A run that continues another has ``earlier_inputs`` of that, and
+    its sums.
     """
 
     def __init__(self) -> None:
-        self.inputs, self.bad = 0, 0
-        self.sums = Counter[str]()
+        self.inputs, self.bad, self.earlier_inputs = 0, 0, 0
+        self.sums, self.earlier = Counter[str](), Counter[str]()
+        self.begun = monotonic()
 
     def skip(self, keys: Iterable[str]) -> None:
         """Check the inputs that have results already; here there are none."""
@@ -156,6 +158,7 @@ class SavedProgress(OutputProgress):
         self.stream.truncate()
         self.inputs, self.bad, self._state = state.inputs, state.bad, state
         self.sums.update(state.sums)
+        self.earlier_inputs, self.earlier = self.inputs, self.sums.copy()
 
     def skip(self, keys: Iterable[str]) -> None:
         self._hash(keys)

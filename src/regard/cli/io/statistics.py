@@ -45,6 +45,12 @@ def describe_statistics(sums: Mapping[str, float], inputs: int, bad: int) -> str
     return "; ".join([", ".join(counts), *_columns(sums)])
 
 
+def describe_speed(inputs: int, tokens: float, seconds: float) -> str:
+    """The speed of a run, from its start to its end, in one line."""
+    seconds = max(seconds, 1e-3)
+    return f"{seconds:,.1f} s: {inputs / seconds:,.1f} inputs/s, {tokens / seconds:,.0f} tokens/s"
+
+
 def _columns(sums: Mapping[str, float]) -> Iterator[str]:
     labels = Counter(_named(sums, LABEL))
     if total := sum(labels.values()):

@@ -8,13 +8,22 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from regard.cli.io.console import json_line, note
-from regard.cli.io.line_io import Line, LineSource, parser_of, remarks_of, token_limit, with_limit
+from regard.cli.io.line_io import (
+    Line,
+    LineSource,
+    RowResult,
+    parser_of,
+    remarks_of,
+    token_limit,
+    with_limit,
+)
 from regard.data.readers.fields import BadExample, DropCounts, json_object, parsed, typed, value_of
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
 UNDECLARED = TableFormat()
 Record = dict[str, JSON]
 Cells = Mapping[str, object]
+ERROR = "error"  # the column, and the key, of the errors of bad rows
 ONE_LINE = str.maketrans("\t\n\r", "   ")
 # Names of columns that are texts, and of two columns that are a pair, in small letters.
 SINGLE = (*TEXTS, *(source for source, _ in TRANSLATIONS))
@@ -79,8 +89,13 @@ class Rows(ABC):
     def row(self, text: str, where: str, results: Cells) -> str:
         """A row with results."""
 
-    def finish(self, results: Sequence[tuple[int, Cells]]) -> bytes:
-        """What follows all rows: here, nothing. ``results`` come with the index of their row."""
+    @property
+    def schema(self) -> str:
+        """A text that is equal for tables whose rows can be in one file."""
+        return self.head(())
+
+    def finish(self, results: Sequence[RowResult]) -> bytes:
+        """What follows all rows: here, nothing."""
         return b""
 
 
@@ -180,10 +195,11 @@ class JsonRows(Rows):
 
     def row(self, text: str, where: str, results: Cells) -> str:
         """An object with results; a malformed line is kept under "line"."""
+        known = {key: value for key, value in results.items() if (key, value) != (ERROR, None)}
         try:
-            return json_line({**self.record(text, where), **results}) if text.strip() else "\n"
+            return json_line({**self.record(text, where), **known}) if text.strip() else "\n"
         except BadExample:
-            return json_line({"line": text, **results})
+            return json_line({"line": text, **known})
 
 
 class ParquetRows(JsonRows):
@@ -198,13 +214,22 @@ class ParquetRows(JsonRows):
     def row(self, text: str, where: str, results: Cells) -> str:
         return ""
 
-    def finish(self, results: Sequence[tuple[int, Cells]]) -> bytes:
+    @property
+    def schema(self) -> str:
+        return str(import_pyarrow("pyarrow.parquet", self.path).read_schema(self.path))
+
+    def finish(self, results: Sequence[RowResult]) -> bytes:
         """The Parquet file: rows of the input by index, with result columns."""
         arrow = import_pyarrow("pyarrow", self.path)
         parquet = import_pyarrow("pyarrow.parquet", self.path)
-        table = parquet.read_table(self.path).take([index for index, _ in results])
-        for name in results[0][1] if results else ():
-            column = arrow.array([cells[name] for _, cells in results])
+        by_file = [(file, [*rows]) for file, rows in groupby(results, lambda result: result.file)]
+        table, *more = (
+            parquet.read_table(file).take([result.row for result in rows])
+            for file, rows in by_file or [(self.path, [])]
+        )
+        table = arrow.concat_tables([table, *more]) if more else table
+        for name in results[0].cells if results else ():
+            column = arrow.array([result.cells[name] for result in results])
             table = table.append_column(name, column)
         content = io.BytesIO()
         parquet.write_table(table, content)
@@ -223,7 +248,6 @@ class TableSource(LineSource):
     """The rows of a table, which have an input in some of their columns."""
 
     rows: Rows
-    results: list[tuple[int, Cells]] = field(default_factory=list)  # of rows that do not stream
 
     @property
     def has_columns(self) -> bool:
@@ -233,16 +257,21 @@ class TableSource(LineSource):
     def streams(self) -> bool:
         return self.rows.streams
 
+    @property
+    def schema(self) -> str:
+        return self.rows.schema
+
     def numbered(self, arrivals: Arrivals) -> NumberedLines:
         return self.rows.lines(arrivals)
 
     def head(self, component: "AnyComponent", *, as_json: bool) -> str:
-        return "" if as_json else self.rows.head([*map(self._column, component.columns)])
+        columns = (*component.columns, *((ERROR,) if self.skip_bad else ()))
+        return "" if as_json else self.rows.head([*map(self._column, columns)])
 
     def printed(
         self, line: Line, component: "AnyComponent", *, as_json: bool, envelope: Mapping[str, str]
     ) -> Iterator[str]:
-        where, result = f"{self.name}:{line.number}", line.value
+        where, result = self.place(line.number), line.value
         if as_json:
             end = {**remarks_of(line, component), **envelope}
             records = [component.empty_record] if result is None else component.records(result)
@@ -251,13 +280,15 @@ class TableSource(LineSource):
             return
         empty = dict.fromkeys(component.columns)
         for cells in [empty] if result is None else component.cells(result):
-            results = self._results(cells)
+            error = {ERROR: line.error} if self.skip_bad else {}
+            results = self._results({**cells, **error})
             if not self.streams:
-                self.results.append((line.number - 1, results))
+                self.results.append(RowResult(self.file, line.number - 1, results))
             yield self.rows.row(line.text, where, results)
 
-    def finish(self, *, as_json: bool) -> None:
-        if not as_json and (content := self.rows.finish(self.results)):
+    def finish(self, *, as_json: bool, more: Sequence[LineSource] = ()) -> None:
+        results = [result for source in (self, *more) for result in source.results]
+        if not as_json and (content := self.rows.finish(results)):
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
 
@@ -327,7 +358,7 @@ def table_source(
         which = ", or ".join(" and ".join(keys) for keys in component.record_keys)
         raise BadInput(f"--column: {fault}: {which}")
     parse = record_parser(component, rows, dict(zip(keys, chosen, strict=True)), max_length)
-    return TableSource(file, parse, skip_bad=skip_bad, rows=rows)
+    return TableSource(file, parse, skip_bad=skip_bad, rows=rows, columns=tuple(chosen))
 
 
 def read_texts(file: str, columns: Sequence[str] | None) -> Iterator[tuple[int, str]]:
@@ -455,12 +486,14 @@ def table_or_lines(
     columns: Sequence[str] | None,
     max_length: int | None,
     form: TableFormat = UNDECLARED,
+    *,
+    skip_bad: bool = False,
 ) -> LineSource:
     """The inputs of a verb that reads texts: rows of a table, or lines."""
     refuse_folder_or_image(file)
-    source = table_source(component, file, columns, max_length, form)
-    parse = parser_of(component, max_length)
-    return source or LineSource(file, parse, encoding=form.encoding or "utf-8")
+    source = table_source(component, file, columns, max_length, form, skip_bad=skip_bad)
+    parse, encoding = parser_of(component, max_length), form.encoding or "utf-8"
+    return source or LineSource(file, parse, skip_bad=skip_bad, encoding=encoding)
 
 
 def refuse_folder_or_image(file: str) -> None:

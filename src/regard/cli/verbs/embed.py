@@ -8,9 +8,16 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import json_line, note
-from regard.cli.io.line_io import Line, LineSource, identify_blocks, result_lines, run_component
+from regard.cli.io.file_list import list_files
+from regard.cli.io.line_io import (
+    Line,
+    LineSource,
+    identify_blocks,
+    note_statistics,
+    result_lines,
+    run_component,
+)
 from regard.cli.io.output import open_output, resumable_command
-from regard.cli.io.statistics import describe_statistics
 from regard.cli.io.table_io import FORMATS, check_output, declared_format
 from regard.data.readers.text_files import suffix_of
 from regard.ground.errors import BadInput
@@ -22,6 +29,7 @@ def embed(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    more: options.MORE_FILES = None,
     column: options.COLUMN = None,
     delimiter: options.DELIMITER = None,
     encoding: options.ENCODING = None,
@@ -53,8 +61,8 @@ def embed(
     its form.
 
     A model of images reads an image, a folder of images or a file of paths, as regard predict does;
-    vectors of a folder are in the order of file names, which JSON has under "image". --workers,
-    --ray, --skip-bad and --resume work as in regard predict.
+    vectors of a folder are in the order of file names, which JSON has under "image". Several
+    files, --workers, --ray, --skip-bad and --resume work as in regard predict.
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
@@ -66,12 +74,13 @@ def embed(
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
     suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
-    form = declared_format(delimiter, encoding)
-    of_table = suffix_of(file) in FORMATS or bool(column or delimiter)
+    names, form = [file, *(more or ())], declared_format(delimiter, encoding)
+    first = list_files(*names)[0]
+    of_table = suffix_of(first) in FORMATS or bool(column or delimiter)
     if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
     if suffix in FORMATS:
-        check_output(file, out, as_json=as_json)
+        check_output(first, out, as_json=as_json)
     command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     component = loaded.runner.embedder(pool, normalise)
@@ -79,7 +88,7 @@ def embed(
     width = component.width
     decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, file, column, max_length, form, workers=decoders, skip_bad=skip_bad
+        loaded, component, names, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
     settings, place = {"pool": pool, "normalise": normalise}, loaded.device.type
     spec = ComponentSpec((model,), "embed", settings, place, precision, batch_size=batch_size)
@@ -96,7 +105,7 @@ def embed(
                 stream.seek(0)
                 stream.write(_header(progress.inputs, width))
     if shared is not None:
-        note(describe_statistics(progress.sums, progress.inputs, progress.bad))
+        note_statistics(progress)
     progress.report()
     if out is not None:
         note(f"wrote {out}: {progress.inputs:,} vectors of {width}")

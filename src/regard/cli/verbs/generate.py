@@ -12,15 +12,10 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import OUT, complain, print_json, print_line, write_view
-from regard.cli.io.line_io import (
-    LineSource,
-    parser_of,
-    plain_text,
-    read_windows,
-    run_component,
-    unless_empty,
-)
+from regard.cli.io.file_list import list_files, text_source
+from regard.cli.io.line_io import LineSource, plain_text, read_windows, run_component, unless_empty
 from regard.cli.io.output import output_to, resumable_command
+from regard.cli.io.table_io import check_output, declared_format
 from regard.data.readers.text_files import Arrivals
 from regard.ground.errors import BadInput
 
@@ -37,6 +32,10 @@ def generate(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    more: options.MORE_FILES = None,
+    column: options.COLUMN = None,
+    delimiter: options.DELIMITER = None,
+    encoding: options.ENCODING = None,
     fields: Annotated[
         str | None,
         Option(metavar="FILE", help="JSON records, for a model of fields; needs --write."),
@@ -91,6 +90,7 @@ def generate(
     workers: options.WORKERS = None,
     ray: options.RAY = None,
     device: options.DEVICE = None,
+    skip_bad: options.SKIP_BAD = False,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
     as_json: options.JSON = False,
@@ -123,6 +123,10 @@ def generate(
     With --out FILE --resume, texts are written to FILE.partial as they come, 4,096 prompts at a
     time; if the command was stopped, the same command continues after them.
 
+    A table (.csv, .tsv, .jsonl, .parquet) is printed again with the columns generated and score;
+    --column names its prompt; --delimiter and --encoding declare its form. Several files and
+    --skip-bad work as in regard predict.
+
     Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
     """
     from regard.cli import decode
@@ -136,8 +140,13 @@ def generate(
     _check_modes(context.params, name)
     if name is not None:
         decode.check_options(name, context.params, overrides)
+    form = declared_format(delimiter, encoding)
     context.params["file"] = file = fields or file
-    command = resumable_command(context, "workers", "ray")
+    files = [file]
+    if fields is None and tree is None and not stream:
+        files = list_files(file, *more or ())
+        check_output(files[0], out, as_json=as_json)
+    command = resumable_command(context, "workers", "ray", "skip_bad")
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     if edits is not None:
@@ -158,14 +167,14 @@ def generate(
             with output_to(out):
                 print_trees(generator, method.search, file, tree, html, as_json)
         elif fields is not None:
-            records = RecordSource(file, unless_empty(generator.read_record))
+            records = RecordSource(file, unless_empty(generator.read_record), skip_bad=skip_bad)
             run_component(records, writer, out, command, shared, as_json=as_json, **envelope)
         elif stream or (is_typed(file) and not as_json):
             with output_to(out):
                 _answer(replace(writer, model=generator), file, stream)
         else:
-            lines = LineSource(file, parser_of(writer, max_length))
-            run_component(lines, writer, out, command, shared, as_json=as_json, **envelope)
+            texts = text_source(writer, files, column, max_length, form, skip_bad=skip_bad)
+            run_component(texts, writer, out, command, shared, as_json=as_json, **envelope)
 
 
 class RecordSource(LineSource):
@@ -187,13 +196,17 @@ class RecordSource(LineSource):
 
 def _check_modes(values: Mapping[str, object], method: str | None) -> None:
     """Refuse options that cannot be used with --stream, --tree or --fields."""
+    of_lines = {"more than one FILE": values["more"], "--column": values["column"]}
+    of_lines |= {"--delimiter": values["delimiter"], "--encoding": values["encoding"]}
     if (values["fields"] is None) != (values["write"] is None):
         raise BadInput("--fields FILE and --write FIELD: each needs the other")
     if values["fields"] is not None:
         lines = {"FILE": values["file"] != "-", "--stream": values["stream"]}
         modes = {"--tree": values["tree"] is not None, "--max-length": values["max_length"]}
-        options.refuse(lines | modes, "cannot be used with --fields")
+        options.refuse(lines | modes | of_lines, "cannot be used with --fields")
     flags = {
+        **of_lines,
+        "--skip-bad": values["skip_bad"],
         "--resume": values["resume"],
         "--workers": values["workers"],
         "--ray": values["ray"],

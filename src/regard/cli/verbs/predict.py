@@ -7,6 +7,7 @@ from typer import Context, Option
 
 from regard.cli import options
 from regard.cli.io.console import in_terminal, write_page
+from regard.cli.io.file_list import list_files
 from regard.cli.io.line_io import run_component
 from regard.cli.io.output import resumable_command
 from regard.cli.io.table_io import check_output, declared_format
@@ -20,6 +21,7 @@ def predict(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    more: options.MORE_FILES = None,
     column: options.COLUMN = None,
     delimiter: options.DELIMITER = None,
     encoding: options.ENCODING = None,
@@ -69,10 +71,14 @@ def predict(
     results; JSON has them under "image". Processes (--workers) decode images ahead of the model,
     and only a few batches are in memory at once.
 
+    Several files of one format are read one after the other: named one by one, by a pattern
+    ("reviews/*.csv", in quotes), or by their folder. Results have the order of the files, and JSON
+    has the file of each line; tables of several files are one table.
+
     With --out FILE --resume, results are written to FILE.partial as they come; if the command was
     stopped, the same command continues after them, and the file is the same as without the stop. A
     bad line or image is an error; with --skip-bad its error is printed to standard error (and under
-    "error" in JSON), and the run continues.
+    "error" in JSON and tables), and the run continues.
 
     --workers N runs a model of texts in N processes, --ray ADDRESS on the machines of a Ray
     cluster; statistics of the results are then printed at the end.
@@ -89,15 +95,15 @@ def predict(
 
     if html is not None and resume:
         raise BadInput("--html: cannot be used with --resume, which does not run all lines again")
-    form = declared_format(delimiter, encoding)
-    check_output(file, out, as_json=as_json)
+    names, form = [file, *(more or ())], declared_format(delimiter, encoding)
+    check_output(list_files(*names)[0], out, as_json=as_json)
     command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     settings = {"pretokenised": pretokenised, "entities": entities}
     component = loaded.predictor.with_options(**settings)
     decoders, runners = sharing(loaded, workers, ray, edits)
     source = source_for(
-        loaded, component, file, column, max_length, form, workers=decoders, skip_bad=skip_bad
+        loaded, component, names, column, max_length, form, workers=decoders, skip_bad=skip_bad
     )
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")

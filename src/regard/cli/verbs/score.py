@@ -1,15 +1,15 @@
 """``regard score``: log-probabilities of texts, or of translations."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated
 
 from typer import Context, Option
 
 from regard.cli import options
+from regard.cli.io.file_list import list_files, text_source
 from regard.cli.io.line_io import Line, LineSource, parser_of, run_component
 from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output, declared_format, table_or_lines
+from regard.cli.io.table_io import check_output, declared_format
 from regard.data.readers.fields import filled
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, whole_text
@@ -20,6 +20,7 @@ def score(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    more: options.MORE_FILES = None,
     column: options.COLUMN = None,
     delimiter: options.DELIMITER = None,
     encoding: options.ENCODING = None,
@@ -56,8 +57,8 @@ def score(
     its form.
 
     --workers N reads texts in N processes, --ray ADDRESS on the machines of a Ray cluster;
-    statistics of the results are then printed at the end. --resume and --skip-bad work as in regard
-    predict.
+    statistics of the results are then printed at the end. Several files, --resume and
+    --skip-bad work as in regard predict.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
@@ -65,16 +66,18 @@ def score(
     from regard.tasks.components import ComponentSpec
 
     form = declared_format(delimiter, encoding)
+    files = [file] if whole else list_files(file, *more or ())
     if whole:
         flags: dict[str, object] = {
             "--column": column,
             "--delimiter": delimiter,
             "--encoding": encoding,
+            "more than one FILE": more,
         }
         flags |= {"--workers": workers, "--ray": ray, "--resume": resume, "--skip-bad": skip_bad}
         options.refuse(flags, "cannot be used with --whole, which reads the file as one text")
     else:
-        check_output(file, out, as_json=as_json)
+        check_output(files[0], out, as_json=as_json)
     command = resumable_command(context, "workers", "ray", "skip_bad")
     loaded, envelope = load_model(model, device, edits, precision, batch_size)
     _, runners = sharing(loaded, workers, ray, edits)
@@ -85,8 +88,7 @@ def score(
     if whole:
         source: LineSource = WholeFile(file, parser_of(component, max_length))
     else:
-        source = table_or_lines(component, file, column, max_length, form)
-        source = replace(source, skip_bad=skip_bad)
+        source = text_source(component, files, column, max_length, form, skip_bad=skip_bad)
     spec = ComponentSpec((model,), "score", settings, place, precision, batch_size=batch_size)
     with spec.workers(runners, ray) as shared:
         run_component(source, component, out, command, shared, as_json=as_json, **envelope)

@@ -1,7 +1,7 @@
 """``regard translate``: lines in, translations out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -10,9 +10,10 @@ from typer import Context, Option
 from regard.cli import options
 from regard.cli.io.console import note
 from regard.cli.io.document_io import paragraph_parser, run_document
+from regard.cli.io.file_list import list_files, text_source
 from regard.cli.io.line_io import Line, LineSource, Parse, parser_of, run_component
 from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output, declared_format, table_or_lines
+from regard.cli.io.table_io import check_output, declared_format
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, read_lines
 from regard.ground.errors import BadInput
@@ -28,6 +29,7 @@ def translate(
     context: Context,
     model: options.MODEL,
     file: options.FILE = "-",
+    more: options.MORE_FILES = None,
     column: options.COLUMN = None,
     delimiter: options.DELIMITER = None,
     encoding: options.ENCODING = None,
@@ -75,6 +77,7 @@ def translate(
     workers: options.WORKERS = None,
     ray: options.RAY = None,
     device: options.DEVICE = None,
+    skip_bad: options.SKIP_BAD = False,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
     as_json: options.JSON = False,
@@ -116,7 +119,8 @@ def translate(
     the end. It is fast with --length none.
 
     With --out FILE --resume, translations are written to FILE.partial as they come, 4,096 lines at
-    a time; if the command was stopped, the same command continues after them.
+    a time; if the command was stopped, the same command continues after them. Several files and
+    --skip-bad work as in regard predict.
 
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
@@ -127,16 +131,20 @@ def translate(
     decode.check_options(decode.method_name(search), context.params, overrides)
     form = declared_format(delimiter, encoding)
     of_table: dict[str, object] = {"--column": column, "--delimiter": delimiter}
+    of_table["more than one FILE"] = more
     if resume and prefix is not None:
         raise BadInput("--resume: cannot be used with --prefix")
     if document:
         given = {"--prefix": prefix, "--resume": resume, "--best": best > 1, **of_table}
+        given |= {"--skip-bad": skip_bad}
         options.refuse(given, "cannot be used with --document")
     if prefix is not None:
         options.refuse(of_table, "cannot be used with --prefix, which is for plain lines")
+    files = [file]
     if prefix is None and not document:
-        check_output(file, out, as_json=as_json)
-    command = resumable_command(context, "document", "workers", "ray")
+        files = list_files(file, *more or ())
+        check_output(files[0], out, as_json=as_json)
+    command = resumable_command(context, "document", "workers", "ray", "skip_bad")
     folders = (model, *(ensemble or ()))
     if edits is not None:
         flags = {"--ensemble": ensemble, "--workers": workers, "--ray": ray}
@@ -156,11 +164,13 @@ def translate(
             return
         if prefix is not None:
             parse = parser_of(writer, max_length)
-            source: LineSource = PrefixedLines(file, parse, encoding=code, prefixes=prefix)
+            source: LineSource = PrefixedLines(
+                file, parse, skip_bad=skip_bad, encoding=code, prefixes=prefix
+            )
         else:
-            source = table_or_lines(writer, file, column, max_length, form)
-        parse = partial(_parse, source.parse, translator.tokenizer.source)
-        source = replace(source, parse=parse)
+            source = text_source(writer, files, column, max_length, form, skip_bad=skip_bad)
+        vocabulary = translator.tokenizer.source
+        source = source.with_parse(lambda parse: partial(_parse, parse, vocabulary))
         run_component(source, writer, out, command, shared, as_json=as_json, **envelope)
 
 

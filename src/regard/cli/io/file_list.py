@@ -1,0 +1,160 @@
+"""Several files as the input of a verb: named one by one, by a pattern, or by their folder."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.io.line_io import Line, LineSource, Parse
+from regard.cli.io.table_io import FORMATS, UNDECLARED, table_or_lines
+from regard.data.readers.sources import NumberedLines
+from regard.data.readers.table_format import TableFormat
+from regard.data.readers.text_files import STDIN, Arrivals, suffix_of
+from regard.ground.errors import BadInput
+from regard.ground.files import reading
+
+if TYPE_CHECKING:
+    from regard.tasks.components import AnyComponent
+
+
+PATTERN = "*?["  # characters of a pattern
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileList(LineSource):
+    """Files of one form, read one after the other; their lines are numbered in that order."""
+
+    sources: tuple[LineSource, ...]
+    starts: list[int] = field(default_factory=list)  # lines before each file, as far as known
+
+    @property
+    def name(self) -> str:
+        return f"{self.file} and {len(self.sources) - 1} more"
+
+    def place(self, number: int) -> str:
+        source, own_number = self._at(number)
+        return source.place(own_number)
+
+    def with_parse(self, change: Callable[[Parse], Parse]) -> "FileList":
+        return replace(self, sources=tuple(source.with_parse(change) for source in self.sources))
+
+    def title(self, line: Line) -> str:
+        source, own_line = self._own(line)
+        return source.title(own_line)
+
+    def record(self, line: Line) -> dict[str, object]:
+        source, own_line = self._own(line)
+        return source.record(own_line)
+
+    def numbered(self, arrivals: Arrivals) -> NumberedLines:
+        self.starts.clear()
+        last = 0
+        for source in self.sources:
+            self.starts.append(last)
+            for number, raw in source.numbered(arrivals):
+                last = self.starts[-1] + number
+                yield last, raw
+
+    def parsed(self, number: int, raw: bytes) -> Line:
+        source, own_number = self._at(number)
+        return source.parsed(own_number, raw)._replace(number=number)
+
+    @property
+    def has_columns(self) -> bool:
+        return self.sources[0].has_columns
+
+    @property
+    def streams(self) -> bool:
+        return self.sources[0].streams
+
+    def head(self, component: "AnyComponent", *, as_json: bool) -> str:
+        return self.sources[0].head(component, as_json=as_json)
+
+    def printed(
+        self, line: Line, component: "AnyComponent", *, as_json: bool, envelope: Mapping[str, str]
+    ) -> Iterator[str]:
+        source, own_line = self._own(line)
+        return source.printed(own_line, component, as_json=as_json, envelope=envelope)
+
+    def finish(self, *, as_json: bool, more: Sequence[LineSource] = ()) -> None:
+        first, *others = self.sources
+        first.finish(as_json=as_json, more=[*others, *more])
+
+    def _at(self, number: int) -> tuple[LineSource, int]:
+        """The source of a line, and the number of the line in it."""
+        index = bisect_left(self.starts, number) - 1
+        return self.sources[index], number - self.starts[index]
+
+    def _own(self, line: Line) -> tuple[LineSource, Line]:
+        source, own_number = self._at(line.number)
+        return source, line._replace(number=own_number)
+
+
+def list_files(*names: str) -> list[str]:
+    """The files of texts that are meant by names: of a pattern all that match, of a folder all.
+
+    A folder that has images or folders is a folder of images, and stays as it is.
+    """
+    files = [file for name in match_patterns(*names) for file in _files_of(name)]
+    if len(files) > 1 and STDIN in files:
+        raise BadInput(f"{STDIN}: standard input cannot be read beside files; name only files")
+    kinds = {FORMATS.get(suffix_of(file)): file for file in reversed(files)}
+    if len(kinds) > 1:
+        first, second, *_ = reversed(kinds.values())
+        raise BadInput(f"{first} and {second}: files of one call have one format; name one kind")
+    return files
+
+
+def match_patterns(*names: str) -> list[str]:
+    """Names of files and folders, with all files that match in place of a pattern."""
+    return [file for name in names for file in _matches(name)]
+
+
+def _matches(name: str) -> list[str]:
+    path = Path(name)
+    if not {*name} & {*PATTERN} or path.exists():
+        return [name]
+    files = filter(Path.is_file, Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    if not (matches := sorted(map(str, files))):
+        raise BadInput(f"{name}: no file matches this pattern")
+    return matches
+
+
+def _files_of(name: str) -> list[str]:
+    from regard.images.decode import SUFFIXES  # here: it imports NumPy
+
+    path = Path(name)
+    if not path.is_dir():
+        return [name]
+    with reading(path):
+        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+    of_images = any(entry.is_dir() or entry.suffix.lower() in SUFFIXES for entry in entries)
+    return [name] if of_images or not entries else [*map(str, entries)]
+
+
+def text_source(
+    component: "AnyComponent",
+    files: Sequence[str],
+    columns: Sequence[str] | None,
+    max_length: int | None,
+    form: TableFormat = UNDECLARED,
+    *,
+    skip_bad: bool = False,
+) -> LineSource:
+    """The texts of files, lines or rows of tables, which must have the form of the first file."""
+
+    def opened(file: str, columns: Sequence[str] | None) -> LineSource:
+        return table_or_lines(component, file, columns, max_length, form, skip_bad=skip_bad)
+
+    first = opened(files[0], columns)
+    if len(files) == 1:
+        return first
+    sources = [first]
+    for file in files[1:]:
+        source = opened(file, first.columns or columns)
+        if source.schema != first.schema:
+            raise BadInput(f"{file}: has other columns than {files[0]}; run them one by one")
+        sources.append(source)
+    members = tuple(replace(source, is_one_of_several=True) for source in sources)
+    return FileList(files[0], first.parse, first.window, first.skip_bad, sources=members)

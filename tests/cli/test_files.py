@@ -1,0 +1,196 @@
+"""Several files as the input of a verb or of ``regard.bulk``: one run, in their order."""
+
+import csv
+import json
+
+import pytest
+
+import regard
+from regard.cli.io.line_io import LineSource
+from small_bert import model as small_bert
+from small_gpt import write_gpt2
+from small_images import small_vit, write_images
+from verb import run
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert") / "model"
+    small_bert("one").save(folder)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder ``texts`` of three files, one of them empty, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for name, content in {"a": "the cat\nthe boat\n", "b": "", "c": "the storm\n"}.items():
+        (tmp_path / "texts" / f"{name}.txt").write_text(content)
+    return tmp_path
+
+
+NAMES = [["texts/a.txt", "texts/b.txt", "texts/c.txt"], ["texts/*.txt"], ["texts"]]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=["list", "pattern", "folder"])
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_files_are_read_one_after_the_other(classifier, here, verb, names):
+    (here / "all.txt").write_text("the cat\nthe boat\nthe storm\n")
+    assert run(verb, classifier, *names).stdout == run(verb, classifier, "all.txt").stdout
+    records = [
+        json.loads(line) for line in run(verb, classifier, *names, "--json").stdout.split("\n")[:-1]
+    ]
+    places = [(record["file"], record["line"]) for record in records]
+    assert places == [("texts/a.txt", 1), ("texts/a.txt", 2), ("texts/c.txt", 1)]
+
+
+@pytest.mark.parametrize("verb", ["translate", "generate", "score"])
+def test_models_of_language_read_several_files(small_run, here, verb):
+    model = small_run / "run" / "model" if verb == "translate" else write_gpt2(here / "gpt")
+    options = ("--max-new-tokens", 2, "--temperature", 2) if verb == "generate" else ()
+    (here / "all.txt").write_text("the cat\nthe boat\nthe storm\n")
+    expected = run(verb, model, "all.txt", *options).stdout
+    assert run(verb, model, "texts/*", *options).stdout == expected and expected.count("\n") == 3
+
+
+def test_tables_of_several_files_are_one_table(classifier, here):
+    (here / "a.csv").write_text("id,text\n1,the cat\n")
+    (here / "b.csv").write_text('id,text\n2,"the\nboat"\n3,the storm\n')
+    lines = run("predict", classifier, "a.csv", "b.csv").stdout.splitlines()
+    assert lines[0] == "id,text,label,probability" and len(lines) == 5
+    assert [line.split(",")[0] for line in lines[1:]] == ["1", "2", 'boat"', "3"]
+    (here / "c.csv").write_text("text,id\nthe cat,1\n")
+    refused = run("predict", classifier, "a.csv", "c.csv", code=2).stderr
+    assert "c.csv: has other columns than a.csv" in refused
+    for name in ("a", "b"):
+        (here / f"{name}.jsonl").write_text(json.dumps({"text": "the cat", "id": name}) + "\n")
+    records = run("predict", classifier, "a.jsonl", "b.jsonl").stdout.splitlines()
+    assert [json.loads(record)["id"] for record in records] == ["a", "b"]
+
+
+def test_several_parquet_files_are_one(classifier, here):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name, texts in {"a": ["the cat", "the boat"], "b": ["the storm"]}.items():
+        parquet.write_table(
+            arrow.table({"text": texts, "of": [name] * len(texts)}), f"{name}.parquet"
+        )
+    run("predict", classifier, "*.parquet", "--out", "out.pq")
+    rows = parquet.read_table("out.pq").to_pylist()
+    assert [(row["text"], row["of"]) for row in rows] == [
+        ("the cat", "a"),
+        ("the boat", "a"),
+        ("the storm", "b"),
+    ]
+    assert all(row["label"] for row in rows)
+    parquet.write_table(arrow.table({"text": ["the cat"], "of": [1]}), "c.parquet")
+    refused = run("predict", classifier, "*.parquet", "--out", "new.pq", code=2).stderr
+    assert "c.parquet: has other columns than a.parquet" in refused
+
+
+def test_generate_reads_tables(here):
+    model = write_gpt2(here / "gpt")
+    (here / "a.csv").write_text("id,text\n1,the cat\n2,the boat\n")
+    options = ("--max-new-tokens", 2)
+    lines = run("generate", model, "a.csv", *options).stdout.splitlines()
+    assert lines[0] == "id,text,generated,score" and lines[2].startswith("2,the boat,")
+    record = run("generate", model, "a.csv", "--json", "--column", "text", *options).stdout
+    assert json.loads(record.splitlines()[1])["id"] == "2"
+    refused = run("generate", model, "a.csv", "--column", "text", "--stream", code=2).stderr
+    assert "--column: cannot be used with --stream" in refused
+
+
+@pytest.mark.parametrize("verb", ["predict", "score", "translate", "generate"])
+def test_a_bad_line_of_several_files_is_named_and_skipped(small_run, classifier, here, verb):
+    model = {"translate": small_run / "run" / "model", "predict": classifier}.get(verb)
+    model = model or write_gpt2(here / "gpt")
+    (here / "texts" / "c.txt").write_bytes(b"\xff\nthe storm\n")
+    refused = run(verb, model, "texts", code=2)
+    assert "texts/c.txt:1: not UTF-8" in refused.stderr and refused.stdout.count("\n") == 2
+    done = run(verb, model, "texts", "--skip-bad", "--json")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(records) == 4 and "texts/c.txt:1: not UTF-8" in records[2]["error"]
+    assert "1 of 4 inputs were skipped" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_errors_stand_beside_the_rows_of_tables(classifier, here, suffix):
+    rows = ["the cat", "the boat " * 40, "the storm"]
+    table = here / f"in{suffix}"
+    if suffix == ".csv":
+        table.write_text("text\n" + "".join(f"{row}\n" for row in rows))
+    elif suffix == ".jsonl":
+        table.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.table({"text": rows}), table)
+    out = here / f"out{suffix}"
+    report = regard.bulk(
+        classifier, table, task="predict", out=out, device="cpu", max_length=20, workers=0
+    )
+    assert (report.inputs, report.bad) == (3, 1) and report.seconds > 0
+    if suffix == ".csv":
+        with out.open(newline="") as file:
+            errors = [row["error"] for row in csv.DictReader(file)]
+    elif suffix == ".jsonl":
+        errors = [json.loads(line).get("error") for line in out.read_text().splitlines()]
+    else:
+        errors = parquet.read_table(out).column("error").to_pylist()
+    assert [bool(error) for error in errors] == [False, True, False]
+    assert "tokens, more than 20" in errors[1]
+
+
+def test_bulk_reads_a_list_of_files(classifier, here):
+    out = here / "out.jsonl"
+    report = regard.bulk(
+        classifier, ["texts/a.txt", "texts/c.txt"], task="embed", out=out, device="cpu", workers=0
+    )
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(record["file"], record["line"]) for record in records] == [
+        ("texts/a.txt", 1),
+        ("texts/a.txt", 2),
+        ("texts/c.txt", 1),
+    ]
+    assert report.inputs == 3
+    with pytest.raises(regard.BadInput, match="dataset: an empty list"):
+        regard.bulk(classifier, [], task="embed", out=here / "new.jsonl")
+
+
+def test_a_run_of_several_files_is_resumed(classifier, here, monkeypatch):
+    monkeypatch.setattr(LineSource.__init__, "__defaults__", (2, False))
+    (here / "texts" / "d.txt").write_bytes(b"the cat\n\xff\n")
+    command = ("predict", classifier, "texts", "--json", "--out", "out.jsonl", "--resume")
+    assert "texts/d.txt:2: not UTF-8" in run(*command, code=2).stderr
+    (here / "texts" / "d.txt").write_bytes(b"the cat\nthe boat\n")
+    assert "continues after 4 inputs" in run(*command).stderr
+    records = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines()]
+    assert [record["file"][6] for record in records] == [*"aacdd"]
+
+
+def test_images_of_several_folders_and_files(here):
+    pytest.importorskip("PIL")
+    small_vit().save(here / "vit")
+    first, second = write_images(here / "one", 2), write_images(here / "two", 2)
+    options = ("--workers", 0, "--device", "cpu", "--batch-size", 1)
+    done = run("predict", "vit", "one", *second, *options).stdout
+    paths = [line.split("\t")[0] for line in done.splitlines()]
+    assert paths == [*(str(path.relative_to(here)) for path in first), *map(str, second)]
+    report = regard.bulk(
+        "vit", ["one", "two"], task="predict", out="out.jsonl", device="cpu", workers=0
+    )
+    assert report.inputs == 4 and not report.bad
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["*.csv"], "*.csv: no file matches this pattern"),
+        (["texts/a.txt", "-"], "-: standard input cannot be read beside files"),
+        (["texts/a.txt", "a.csv"], "texts/a.txt and a.csv: files of one call have one format"),
+        (["texts/a.txt", "missing.txt"], "missing.txt: cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_together_is_refused(classifier, here, names, message):
+    refused = run("predict", classifier, *names, code=2)
+    assert message in refused.stderr.splitlines()[-1]
