@@ -194,7 +194,7 @@ class Trainer:
             step=number,
             cursor=rows.cursor,
             tokens=self.progress.tokens + tokens,
-            flops=self.progress.flops + self.job.flops([*map(tuple, rows.lengths.tolist())]),
+            flops=self.progress.flops + self.job.flops(rows.lengths),
             seconds=self.seconds_before + monotonic() - self.began,
         )
 
