@@ -70,6 +70,7 @@ def reached(model: nn.Module, objective: Objective, examples: list[Any]) -> set[
     return {name for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("paper", LINEAGE, ids=lambda paper: paper.key)
 def test_every_paper(paper):
     torch.manual_seed(0)
