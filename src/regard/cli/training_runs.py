@@ -361,7 +361,7 @@ def print_memory(
         check_fit(estimate, gpu, shorter)
         print_line(f"{'fits':<12}{gpu}: {capacity(gpu) / GIB:,.1f} GiB are usable")
         if (time := estimate_seconds(flops, gpu, config)) is not None:
-            print_line(f"{'a step':<12}about {time[0]:.3g} s: {flops:.3g} FLOPs at {time[1]}")
+            print_line(f"{'a step':<12}at least {time[0]:.3g} s: {flops:.3g} FLOPs at {time[1]}")
     print_line("nothing was written")
 
 
