@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +29,9 @@ from torch import Tensor, nn
 from regard.tour.toy_language.corpus import corpus, write
 from regard.training.distributed import World
 from regard.training.dry_run import NoCheckpoints
-from regard.training.loop import Job, train
+from regard.training.loop import Job, train, trainable
 from regard.training.loop.events import ReportEvent
+from regard.training.parallel import Parallel
 from regard.training.recipe import Recipe, read
 from regard.training.run import prepare
 
@@ -78,7 +80,7 @@ smoothing = 0.0
 precision = "fp32"
 report_every = 1
 """
-SIZES = (1, 2, 64)
+SIZES = (1, 2, 64, 1_024)
 NEVER = 1 << 60
 
 
@@ -86,17 +88,21 @@ NEVER = 1 << 60
 class SimulatedWorld(World):
     """Rank 0 of many processes that are not there."""
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Gradients stay here."""
-        return model
-
-    def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
-        """There is nobody to wait for."""
-        return nullcontext()
-
     def all_reduce(self, sums: Tensor) -> Tensor:
         """As though the others had nothing to add."""
         return sums
+
+
+class SimulatedParallel(Parallel):
+    """A model whose gradients stay in this process."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model, without others to wait for."""
+        return model
+
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager:
+        """Nothing to wait for."""
+        return nullcontext()
 
 
 class OneParameter(nn.Module):
@@ -143,15 +149,15 @@ def milliseconds(job: Job, size: int, steps: int) -> float:
         objective=WithoutModel(job.objective),  # type: ignore[arg-type]
         world=SimulatedWorld(0, size, torch.device("cpu")),
         checkpoints=NoCheckpoints(job.checkpoints.folder),
-        flops=lambda lengths: 0.0,
     )
     times, last = list[float](), process_time()
-    for event in train(simulated):
-        if isinstance(event, ReportEvent):
-            times.append(1_000 * (process_time() - last))
-            if len(times) > steps:
-                break
-        last = process_time()
+    with patch.object(trainable, "parallel_of", lambda job: SimulatedParallel(job.world)):
+        for event in train(simulated):
+            if isinstance(event, ReportEvent):
+                times.append(1_000 * (process_time() - last))
+                if len(times) > steps:
+                    break
+            last = process_time()
     return fmean(times[1:])
 
 

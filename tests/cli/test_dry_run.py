@@ -190,3 +190,15 @@ def test_a_long_epoch_is_estimated():
     short = replace(sampler, objective=lambda index: (9 if index % 2 else 4,))
     assert np.isclose(count_epoch(short).tokens, 2_000)
     assert short.dropped["longer than 8 tokens"] == 500
+
+
+def test_memory_and_time_of_one_of_many_processes(desk):
+    write_corpus(desk)
+    sharded = ("--set", "distributed.kind=fsdp", "--ranks", "64", "--gpu", "h100-80g")
+    said, _ = tried(desk, desk / "small.toml", *sharded)
+    assert said["processes"] == "64, distributed.kind = 'fsdp'"
+    assert said["fits"] == "h100-80g: 73.6 GiB are usable"
+    expected = r"at least [\d.e-]+ s: [\d.e+]+ FLOPs at 43% MFU of 784 TFLOP/s \(as GPT-2 XL on .*"
+    assert re.fullmatch(expected, said["a step"])
+    alone, _ = tried(desk, desk / "small.toml", *sharded[2:3], "1", *sharded[4:])
+    assert "at 52% MFU of 784 TFLOP/s (as GPT-2 on one H200" in alone["a step"]

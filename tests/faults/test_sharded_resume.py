@@ -12,6 +12,7 @@ from regard.training.checkpoint import Checkpoints
 from regard.weights.files import read_tensors
 from small import write_corpus
 from small_ranks import SMOOTH, STILL, losses_of
+from verb import run
 from warm import start_ranks
 
 FSDP = "distributed.kind=fsdp"
@@ -52,6 +53,20 @@ def test_a_divided_run_resumes_bit_for_bit(tmp_path):
     stored = tensors_at(stopped, 12)
     folder = read_tensors(stopped / "model" / "model.safetensors")
     assert all(torch.equal(folder[name], stored[f"average/{name}"]) for name in folder)
+
+
+def test_one_process_has_the_plain_steps_and_writes_in_the_background(tmp_path, monkeypatch):
+    """As there is nothing to divide; its checkpoints have the form of shards."""
+    monkeypatch.chdir(tmp_path)
+    recipe = write_corpus(tmp_path)
+    for name, settings in {"plain": (), "one": (FSDP,)}.items():
+        changes = [word for setting in (*settings, *AVERAGED) for word in ("--set", setting)]
+        run("train", recipe, "--data", tmp_path, "--device", "cpu", *changes, "--out", name)
+    plain, one = Path("plain"), Path("one")
+    assert len([*(one / "checkpoints" / "step-00000012").glob("shard-*")]) == 1
+    assert same(tensors_at(plain, 12), tensors_at(one, 12))
+    model = "model/model.safetensors"
+    assert (plain / model).read_bytes() == (one / model).read_bytes()
 
 
 WAYS = {

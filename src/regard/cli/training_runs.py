@@ -33,10 +33,10 @@ from regard.inside.heads.watch_heads import watch_heads
 from regard.inside.number_spectrum import watch_numbers
 from regard.metrics.translation import MetricScore
 from regard.training.distributed import World
-from regard.training.dry_run import DryRun, estimate_memory_of, estimate_run
+from regard.training.dry_run import DryRun, estimate_rank, estimate_run
 from regard.training.loop.events import EndEvent, Event, duration
 from regard.training.loop.trainer import Diverged
-from regard.training.memory_estimate import GIB, capacity, check_fit
+from regard.training.memory_estimate import GIB, capacity, check_fit, estimate_seconds
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, Watcher, prepare
 from regard.training.train import run_events
@@ -337,7 +337,7 @@ def dry_run(
 def print_memory(
     recipe: Recipe, world: World, data: Path, skip_bad: bool, ranks: int, gpu: str | None
 ) -> None:
-    """Print the estimated memory of a process of a recipe; refuse what does not fit a GPU."""
+    """Print the estimated memory and time of a process; refuse what does not fit a GPU."""
     if recipe.rung:
         raise BadInput("--ranks: choose one model of the ladder by --rung")
     if gpu is not None:
@@ -345,7 +345,7 @@ def print_memory(
     with TemporaryDirectory(prefix="regard-") as folder:
         run = prepare(recipe, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
         try:
-            estimate, config = estimate_memory_of(run.job, ranks, gpu)
+            estimate, config, flops = estimate_rank(run.job, ranks, gpu)
         finally:
             run.release()
     print_line(f"{'processes':<12}{ranks:,}, distributed.kind = {config.kind!r}")
@@ -360,6 +360,8 @@ def print_memory(
         }
         check_fit(estimate, gpu, shorter)
         print_line(f"{'fits':<12}{gpu}: {capacity(gpu) / GIB:,.1f} GiB are usable")
+        if (time := estimate_seconds(flops, gpu, config)) is not None:
+            print_line(f"{'a step':<12}at least {time[0]:.3g} s: {flops:.3g} FLOPs at {time[1]}")
     print_line("nothing was written")
 
 

@@ -1,9 +1,10 @@
 """An encoder and a decoder of any kind, joined by a bridge, by attention, or by both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens, SourceTarget
@@ -13,7 +14,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import one_of
 from regard.models.heads import AnyHead, NextTokenHead
-from regard.models.macs import FORWARD_AND_BACKWARD
+from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths
 from regard.models.pools import ANYWHERE, Summaries
 from regard.models.trunk import StackModule, Trunk
 from regard.models.trunk_with_heads import (
@@ -116,10 +117,12 @@ class EncoderDecoder:
         return {"model": (self, module)}
 
     def training_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+        self, lengths: RowLengths, positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
         """Floating-point operations of one training step over (source, target) of these lengths."""
-        source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
+        lengths_N2 = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
+        source_T, target_T = lengths_N2.sum(axis=0).tolist()
+        (source_pairs, cross_pairs), (_, target_pairs) = (lengths_N2.T @ lengths_N2).tolist()
         reads = self.source.macs()
         writes = self.target.macs(self.source)
         forward = (
@@ -128,9 +131,9 @@ class EncoderDecoder:
             + writes.source_token * source_T
             + writes.row * len(lengths)
             + self.target.width * self.target.embed.vocab * target_T
-            + reads.own_pair * sum(s * s for s, _ in lengths)
-            + writes.own_pair * sum(t * t for _, t in lengths) / 2
-            + writes.cross_pair * sum(s * t for s, t in lengths)
+            + reads.own_pair * source_pairs
+            + writes.own_pair * target_pairs / 2
+            + writes.cross_pair * cross_pairs
         )
         return FORWARD_AND_BACKWARD * forward
 

@@ -139,6 +139,8 @@ class FeaturedTrunk(StackModule):
         self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: object
     ) -> EncoderOutput:
         """Compute a state for every word; ``more`` are arguments that only some trunks have."""
+        if tokens_TC.ndim == 1:  # there are no words
+            tokens_TC = tokens_TC[:, None].expand(-1, *self.embed.ids_per_token)
         layers = self.frozen(tokens_TC[:, 1:], layout.texts if self.of_texts else layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
         words = WordsWithFeatures(self.embed.word_ids(tokens_TC), mixed.get("input"))

@@ -1,8 +1,20 @@
 """Multiply-accumulate operations (MACs) of a forward pass."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+RowLengths = Sequence[tuple[int, ...]] | np.ndarray
+"""The number of tokens of each row of examples."""
 FORWARD_AND_BACKWARD = 6.0  # per MAC: multiply and add, once forward and twice backward
+
+
+def first_lengths(lengths: RowLengths) -> np.ndarray:
+    """The length of the first row of each example."""
+    if isinstance(lengths, np.ndarray):
+        return lengths[:, 0]
+    return np.array([length[0] for length in lengths], dtype=np.int64)
 
 
 class MACs(NamedTuple):

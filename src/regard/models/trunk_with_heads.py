@@ -1,13 +1,12 @@
 """A trunk with a pool and heads: encoders, classifiers, language models."""
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
+import numpy as np
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
@@ -18,7 +17,7 @@ from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.features import LayerTape, ScalarMix
 from regard.models.heads import AnyHead, NextTokenHead, read_rows
-from regard.models.macs import FORWARD_AND_BACKWARD
+from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
 from regard.models.trunk import StackModule, Trunk
@@ -195,15 +194,14 @@ class TrunkWithHeads:
         return None if tokens_read or self._layers_read or not self.pool else self.pool.first_read
 
     def training_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+        self, lengths: RowLengths, positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
         """Floating-point operations of one training step over rows of these lengths.
 
         ``positions``: the number of tokens that a head reads, if not all.
         """
-        sizes = Counter(map(self.trunk.embed.vectors, chain.from_iterable(lengths)))
-        rows, tokens = sizes.total(), sum(size * count for size, count in sizes.items())
-        squares, trunk = sum(size**2 * count for size, count in sizes.items()), self.trunk.macs()
+        sizes_N, trunk = self._row_sizes(lengths), self.trunk.macs()
+        rows, tokens, squares = len(sizes_N), int(sizes_N.sum()), int(sizes_N @ sizes_N)
         pairs = squares / (2 if self.trunk.stack.causal else 1)
         forward = trunk.token * tokens + trunk.own_pair * pairs
         if self.pool is not None:
@@ -217,6 +215,14 @@ class TrunkWithHeads:
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs
         return FORWARD_AND_BACKWARD * forward
+
+    def _row_sizes(self, lengths: RowLengths) -> np.ndarray:
+        """The number of vectors of each row of the trunk."""
+        if not isinstance(lengths, np.ndarray):  # examples may differ in their numbers of rows
+            lengths = np.array([size for example in lengths for size in example], dtype=np.int64)
+        distinct_N, number_N = np.unique(lengths, return_inverse=True)
+        vectors = [self.trunk.embed.vectors(length) for length in distinct_N.tolist()]
+        return np.array(vectors, dtype=np.int64)[number_N.ravel()]
 
 
 def _draw(module: nn.Module, std: float) -> None:

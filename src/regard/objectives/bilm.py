@@ -23,11 +23,11 @@ from regard.data.rows.documents import Documents
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.macs import FORWARD_AND_BACKWARD
+from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, first_lengths
 from regard.models.papers.elmo import BiLMHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
-from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowLengths, Rows
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, Rows
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -79,7 +79,7 @@ class BiLM(CausalLM):
     def extra_flops(
         self, facts: TrunkWithHeads, lengths: RowLengths, positions: Mapping[str, int]
     ) -> float:
-        words, trunk = sum(length for (length,) in lengths), facts.trunk
+        words, trunk = int(first_lengths(lengths).sum()), facts.trunk
         return FORWARD_AND_BACKWARD * words * trunk.embed.macs(trunk.stack.input_width)
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:

@@ -7,7 +7,7 @@ the temperature T, and 1 - cosine of their last states. DistilBERT is
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -24,9 +24,10 @@ from regard.ground.errors import BadInput
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.label_heads import MLMHead
+from regard.models.macs import RowLengths
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
-from regard.objectives.rows import AnnotatedRow, RowBatch, RowLengths, RowObjective
+from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
@@ -100,7 +101,7 @@ class Teacher:
         positions = {head: at for head, at in batch.positions.items() if head == HEAD}
         return self.module(batch.inputs, positions=positions)
 
-    def flops(self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]) -> float:
+    def flops(self, lengths: RowLengths, positions: Mapping[str, int]) -> float:
         """Floating-point operations of the forward pass of the teacher."""
         return self._facts.training_flops(lengths, positions) / 3  # backward costs twice as much
 

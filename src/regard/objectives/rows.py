@@ -23,14 +23,13 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenR
 from regard.ground.config import Config
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
+from regard.models.macs import RowLengths
 from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-
-RowLengths = Sequence[tuple[int, ...]]
 
 
 class AnnotatedRow(NamedTuple):

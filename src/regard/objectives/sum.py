@@ -18,6 +18,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
+from regard.models.macs import RowLengths, first_lengths
 from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
@@ -153,9 +154,9 @@ class Sum(Objective[AnnotatedRow, object]):
     def _heads_of_all_tokens(self) -> set[str]:
         return {head for objective in self.objectives for head in objective.reads_all_tokens}
 
-    def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: TrunkWithHeads, lengths: RowLengths) -> float:
         """Floating-point operations of one step over rows of these lengths."""
-        positions = self.expected_positions(sum(length[0] for length in lengths))
+        positions = self.expected_positions(int(first_lengths(lengths).sum()))
         extra = sum(each.extra_flops(facts, lengths, positions) for each in self.objectives)
         return facts.training_flops(lengths, positions) + extra
 

@@ -31,6 +31,7 @@ from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.macs import RowLengths
 from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import ObjectivesConfig, ObjectiveTables, paper_with_objectives
@@ -255,7 +256,7 @@ class Pretrain(Task[str, Reading]):
     def objective(self, prepared: Prepared[Reading]) -> Sum:
         return self.objectives
 
-    def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: ModelFacts, lengths: RowLengths) -> float:
         return self.objectives.flops(cast(TrunkWithHeads, facts), lengths)
 
     def evaluate_dev(

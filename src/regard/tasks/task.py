@@ -31,6 +31,7 @@ from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
+from regard.models.macs import RowLengths
 from regard.objectives.objective import Objective
 from regard.search.step import Search
 from regard.tasks.plan import Plan, Tables
@@ -219,7 +220,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         examples = prepared.dataset.dev_examples[:count]
         return [self.content(example).inputs[:2] for example in examples]
 
-    def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: ModelFacts, lengths: RowLengths) -> float:
         """Number of floating-point operations of one step over examples of these lengths."""
         return facts.training_flops(lengths)
 

@@ -108,10 +108,16 @@ def estimate_run(run: Run, data: Path, skip_bad: bool = False) -> DryRun:
     )
 
 
-def estimate_memory_of(
-    job: Job, ranks: int, gpu: str | None
-) -> tuple[MemoryEstimate, DistributedConfig]:
-    """The memory of one of several processes of a job in bf16, and how they share the model."""
+class RankEstimate(NamedTuple):
+    """Memory and operations of a step of one process, and how processes share the model."""
+
+    memory: MemoryEstimate
+    config: DistributedConfig
+    flops: float
+
+
+def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
+    """Estimate a step of one of several processes of a job in bf16."""
     recipe, objective = job.recipe, job.objective
     limits = recipe.batches
     examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
@@ -143,7 +149,9 @@ def estimate_memory_of(
         config = DistributedConfig.model_validate(
             {**config.model_dump(exclude_unset=True), "kind": kind}
         )
-    return estimated(config), config
+    lengths = np.array([objective.length(example) for example in examples])
+    flops = filled * limits.accumulate * job.flops(lengths) / ranks
+    return RankEstimate(estimated(config), config, flops)
 
 
 def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:

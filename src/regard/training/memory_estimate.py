@@ -1,4 +1,4 @@
-"""Estimate of the GPU memory of a training step, of one process among several.
+"""Estimate of the GPU memory and of the time of a training step, of one process among several.
 
 Weights, gradients and moments are counted. Activations are what torch keeps for the backward pass
 of a block (after Korthikanti et al., 2022, arXiv:2205.05198, section 4.1, with attention that keeps
@@ -22,6 +22,13 @@ GPUS = {  # memory in GiB
     **{"l40s-48g": 48, "a10g-24g": 24, "l4-24g": 24, "rtx4090-24g": 24},
     **{"v100-32g": 32, "v100-16g": 16, "t4-16g": 16},
 }
+RATES = {  # TFLOP/s of dense products in bf16 that vendors publish
+    **{"h100-80g": 989, "h200-141g": 989, "a100-80g": 312, "a100-40g": 312, "b200-180g": 2_250},
+    **{"l40s-48g": 362, "a10g-24g": 70, "l4-24g": 121, "rtx4090-24g": 165},
+}
+REACHED = 784 / 989  # share of the published rate that large products reached on an H200
+MFU = {False: 0.52, True: 0.43}  # plain, and of divided weights or recomputed blocks
+SOURCE = {False: "GPT-2", True: "GPT-2 XL"}  # measured on an H200: bench/RESULTS.md
 USABLE = 0.92  # of the memory: the rest is for CUDA, kernels, NCCL and fragments
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
@@ -127,6 +134,20 @@ def _kept_by_block(block: nn.Module, width: int) -> float:
 def _state_size(block: nn.Module) -> int:
     layers = [module for module in block.modules() if isinstance(module, nn.Linear)]
     return layers[0].in_features if layers else 0
+
+
+def estimate_seconds(flops: float, gpu: str, config: DistributedConfig) -> tuple[float, str] | None:
+    """Seconds of a step of so many operations in one process, and what is assumed.
+
+    None: the GPU has no products in bf16.
+    """
+    if gpu not in RATES:
+        return None
+    slower = config.sharded or config.checkpoint_blocks
+    rate = REACHED * RATES[gpu]
+    where = f"as {SOURCE[slower]} on one H200, bench/RESULTS.md"
+    assumed = f"{MFU[slower]:.0%} MFU of {rate:,.0f} TFLOP/s ({where})"
+    return flops / (MFU[slower] * rate * 1e12), f"{assumed}, without communication"
 
 
 def capacity(gpu: str) -> float:

@@ -50,9 +50,7 @@ class Shards(Parallel):
         super().__init__(world)
         self.config, self.precision = config, precision
         device = world.device.type
-        if not dist.is_initialized():
-            backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        init_alone(device)
         self.mesh = self.mesh_on(device)
         self._writer: ShardWriter | None = None
 
@@ -157,6 +155,34 @@ class Shards(Parallel):
     def total(self, norm: Tensor) -> Tensor:
         divided = as_divided(norm)
         return norm if divided is None else divided.full_tensor()
+
+
+class OneShard(Parallel):
+    """The shard of a run of one process: the whole model, of which nothing is gathered or summed.
+
+    Steps are those of a run without shards. Checkpoints are written as shards are, while the next
+    steps run.
+    """
+
+    _writer: ShardWriter | None = None
+
+    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
+        if not checkpoints.kept:
+            return super().writer(checkpoints)
+        init_alone(self.world.device.type)
+        self._writer = ShardWriter(init_device_mesh("cpu", (1,)), checkpoints, self.world)
+        return self._writer
+
+    def await_copies(self) -> None:
+        if self._writer is not None:
+            self._writer.await_copies()
+
+
+def init_alone(device: str) -> None:
+    """Make a process group of this process alone, unless there is one."""
+    if not dist.is_initialized():
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
 
 
 def _own_part(pieces: TensorPieces, name: str, tensor: Tensor | None) -> Tensor:

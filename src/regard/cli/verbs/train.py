@@ -89,8 +89,9 @@ def train(
     With --dry-run, the recipe, its data and the initial model are read and checked; counts of
     examples, labels, dropped lines, duplicates, vocabulary, parameters and batches, examples that
     two sets share, and an estimate of the time are printed, and no run folder is made. With --ranks
-    the memory of each of that many processes is estimated instead of the time (bf16, the recipe's
-    [distributed]), and with --gpu, such as h100-80g, a step that does not fit is refused.
+    the memory of each of that many processes is estimated instead (bf16, the recipe's
+    [distributed]), and with --gpu, such as h100-80g, the time of a step; a step that does not fit
+    is refused.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """

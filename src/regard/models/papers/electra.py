@@ -7,7 +7,7 @@ The small size and all generators have factorised embeddings. Heads of rows read
 through a dense layer with GELU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -23,6 +23,7 @@ from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
 from regard.models.label_heads import ChoiceHead, LabelHead, LinearHead, MLMHead
+from regard.models.macs import RowLengths
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
@@ -91,7 +92,7 @@ class Joint:
         }
 
     def training_flops(
-        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+        self, lengths: RowLengths, positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
         """Floating-point operations of one training step of both models."""
         both = (self.generator, self.discriminator)

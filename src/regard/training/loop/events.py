@@ -1,6 +1,6 @@
 """The job of a run, and the events that the loop yields."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ from regard.data.batches.sampler import BatchSampler
 from regard.ground.errors import one_line
 from regard.ground.files import JSON
 from regard.metrics.translation import MetricScore
+from regard.models.macs import RowLengths
 from regard.objectives.objective import Objective
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
@@ -226,7 +227,7 @@ class Job:
     objective: Objective
     sampler: BatchSampler
     evaluate: Callable[[nn.Module], DevResult]
-    flops: Callable[[Sequence[tuple[int, ...]]], float]
+    flops: Callable[[RowLengths], float]
     checkpoints: Checkpoints
     world: World
     data: str = ""

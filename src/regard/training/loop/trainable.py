@@ -227,9 +227,9 @@ def parallel_of(job: Job) -> Parallel:
     too_large = world.size > 1 and not fits(job.model, world.device)
     if not (config.sharded or (config.decides and too_large)):
         return Parallel(world)
-    from regard.training.sharding import Shards  # what it imports takes seconds
+    from regard.training.sharding import OneShard, Shards  # what they import takes seconds
 
-    return Shards(config, world, precision_of_shards(job))
+    return OneShard(world) if world.size == 1 else Shards(config, world, precision_of_shards(job))
 
 
 def precision_of_shards(job: Job) -> Precision:

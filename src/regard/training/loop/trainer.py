@@ -198,7 +198,7 @@ class Trainer:
                 name: self.progress.corpora.get(name, 0) + count
                 for name, count in rows.corpora.items()
             },
-            flops=self.progress.flops + self.job.flops([*map(tuple, rows.lengths.tolist())]),
+            flops=self.progress.flops + self.job.flops(rows.lengths),
             seconds=self.seconds_before + monotonic() - self.began,
         )
 

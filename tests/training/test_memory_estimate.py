@@ -1,0 +1,80 @@
+"""Weights, gradients and moments of the estimate are those of torch, to the byte."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.ground.device import uninitialised
+from regard.ground.errors import BadInput
+from regard.models.heads import NextTokenHead
+from regard.models.papers import bert, gpt2, t5
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.sum import Sum
+from regard.training.memory_estimate import (
+    MemoryEstimate,
+    StepShape,
+    check_fit,
+    estimate_memory,
+    estimate_seconds,
+)
+from regard.training.recipe.tables import DistributedConfig
+
+FACTS = {
+    "BERT-large": Sum(MaskedLM()).fit(bert.LARGE),
+    "GPT-2 XL": gpt2.XL.with_heads(NextTokenHead()),
+    "T5-3B": t5.SIZES["3b"],
+}
+PARAMETERS = {"BERT-large": 335_174_458, "GPT-2 XL": 1_557_611_200, "T5-3B": 2_851_598_336}
+STEP = StepShape(4_096, 4_096, 32_000)
+
+
+@pytest.mark.parametrize("name", FACTS)
+@pytest.mark.parametrize("ranks", [1, 64])
+def test_it_counts_what_torch_allocates(name, ranks):
+    with uninitialised("meta"):
+        model = FACTS[name].build()
+    parameters = [*model.parameters()]
+    assert sum(p.numel() for p in parameters) == PARAMETERS[name]
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter)
+    optimiser = torch.optim.AdamW(parameters, foreach=False)
+    optimiser.step()
+    moments = [
+        state[key] for state in optimiser.state.values() for key in ("exp_avg", "exp_avg_sq")
+    ]
+    config = DistributedConfig(kind="fsdp" if ranks > 1 else "ddp")
+    estimate = estimate_memory(model, STEP, config, ranks=ranks)
+    assert ranks * estimate.weights == bytes_of(parameters)
+    assert ranks * estimate.gradients == bytes_of([p.grad for p in parameters])
+    assert ranks * estimate.moments == bytes_of(moments)
+
+
+def bytes_of(tensors: list[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def test_the_peak_is_before_or_after_the_backward_pass():
+    parts = MemoryEstimate(10, 2, 10, 1, 20, activations=5, logits=1)
+    assert parts.total == 10 + 20 + 10 + 1
+    assert replace(parts, activations=50).total == 10 + 20 + (2 + 50 + 1) + 1
+
+
+def test_what_does_not_fit_is_refused():
+    gib = 1 << 30
+    parts = MemoryEstimate(30 * gib, 0, 30 * gib, 0, 20 * gib, 0, 0)
+    with pytest.raises(BadInput, match=r"needs about 80.0 GiB .*, 73.6 are usable; try fewer$"):
+        check_fit(parts, "h100-80g", {"fewer": True, "more": False})
+    check_fit(parts, "h200-141g", {})
+
+
+def test_the_time_of_a_step_follows_from_the_mfu_that_it_names():
+    plain, divided = DistributedConfig(kind="ddp"), DistributedConfig(kind="fsdp")
+    seconds, assumed = estimate_seconds(784e12, "h200-141g", plain)
+    assert seconds == pytest.approx(1 / 0.52)
+    assert assumed.startswith("52% MFU of 784 TFLOP/s (as GPT-2 on one H200")
+    seconds, assumed = estimate_seconds(784e12, "h200-141g", divided)
+    assert seconds == pytest.approx(1 / 0.43) and "43% MFU" in assumed
+    recomputed = plain.model_copy(update={"checkpoint_blocks": True})
+    assert estimate_seconds(784e12, "a100-80g", recomputed)[0] == pytest.approx(989 / 312 / 0.43)
+    assert estimate_seconds(1e12, "v100-32g", plain) is None
