@@ -14,11 +14,6 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 PEERS = sorted(path.stem for path in (BENCH / "peers").glob("*.py"))
 NOT_INSTALLED = ("ct2", "sentence_encoder", "transformers_server")  # what these import
-    "ct2",
-    "infinity_server",
-    "sentence_encoder",
-    "transformers_server",
-)  # what these import
 SCRIPTS = sorted(BENCH.glob("*.py"))
 SYSTEMS = """
 import json
