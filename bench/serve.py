@@ -1,7 +1,9 @@
 """Load on a server: latencies and throughput of requests that come whether or not it keeps up.
 
     python bench/serve.py embed MODEL [--rates 20,40,80] [--seconds 20] [--peer-path FOLDER]
+    python bench/serve.py embed MODEL --clients 16 --infinity-path FOLDER --rounds 3
     python bench/serve.py generate MODEL [--clients 64] [--new-tokens 64]
+    python bench/serve.py overhead MODEL [--rounds 10]
 
 Arrivals are random (Poisson, open loop): a request is sent at its time, and its latency counts from
 then on, so that waiting in any queue shows. With --clients N, N connections ask again as soon as
@@ -9,7 +11,11 @@ they are answered (closed loop), which shows the throughput; cpu_ms are the mill
 cores that the server used for a request. Lengths of texts are mixed (log-normal,
 median 12 words). Requests of the first --warm-up seconds do not count. "embed" also runs
 sentence-transformers behind FastAPI (bench/peers/transformers_server.py), if it is installed, or in
-the folder --peer-path; systems take turns, each server alone. Each line of output is a JSON object.
+the folder --peer-path, and infinity-emb (bench/peers/infinity_server.py) in --infinity-path;
+systems take turns in each round, each server alone. "overhead" is the CPU time of a single client
+in the process of the server, of a direct call with its text, and of a server that answers with the
+same number of bytes without a model (bench/peers/constant_server.py), in turns. Each line of output
+is a JSON object.
 """
 
 import argparse
@@ -17,12 +23,14 @@ import asyncio
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +178,14 @@ def systems(given: argparse.Namespace) -> dict[str, tuple[list[str], str, str | 
     """Command, path and import path of each system."""
     port = str(given.port)
     ours = ["-m", "regard", "serve", given.model, "--port", port, *given.option]
-    path = f"/v1/{given.kind}"
+    path = "/v1/generate" if given.kind == "generate" else "/v1/embed"
     chosen: dict[str, tuple[list[str], str, str | None]] = {"regard": (ours, path, None)}
     if given.kind == "embed" and not given.alone:
         peer = [str(HERE / "peers" / "transformers_server.py"), "sentences", given.model, port]
         chosen["sentence-transformers + FastAPI"] = (peer, "/embed", given.peer_path)
+    if given.kind == "embed" and given.infinity_path:
+        peer = [str(HERE / "peers" / "infinity_server.py"), given.model, port]
+        chosen["infinity-emb"] = (peer, "/embeddings", given.infinity_path)
     return chosen
 
 
@@ -185,16 +196,77 @@ def bodies(given: argparse.Namespace, system: str) -> list[bytes]:
         if given.kind == "generate":
             body: dict[str, Any] = {"text": text, "max_new_tokens": given.new_tokens}
             body |= {"min_new_tokens": given.new_tokens, "seed": number, "temperature": 1.0}
+        elif system == "infinity-emb":
+            body = {"model": "model", "input": text}
         else:
             body = {"text": text} if system == "regard" else {"inputs": text}
         made.append(json.dumps(body).encode())
     return made
 
 
+REQUESTS = 100  # of a turn of "overhead"
+TEXT = "the old man reads a book in his garden"
+
+
+def thread_seconds(process: int) -> float:
+    """Seconds of all threads of a process, more exact than ``cpu_seconds``."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((each / "schedstat").read_text().split()[0]) for each in threads) / 1e9
+
+
+def overhead(given: argparse.Namespace) -> None:
+    """Print the CPU milliseconds of a request, a direct call and a constant answer."""
+    from regard import load
+    from regard.parts.kernels.bucketed import equal_lengths
+
+    embed = load(given.model, "cpu").component("embed").predict
+    body, own = json.dumps({"text": TEXT}).encode(), os.getpid()
+    size = len(json.dumps(embed([TEXT])[0].tolist()))
+    words, path, _ = systems(given)["regard"]
+    constant = [str(HERE / "peers" / "constant_server.py"), str(size), str(given.port + 1)]
+    turns: dict[str, list[float]] = {"regard": [], "constant": [], "direct": []}
+
+    def call_directly() -> None:
+        with equal_lengths():  # as the server does
+            for _ in range(REQUESTS):
+                embed([TEXT])
+
+    def ask(port: int) -> None:
+        async def ask_all() -> None:
+            connection = Connection(port)
+            for _ in range(REQUESTS):
+                status, _ = await connection.post(path, body)
+                assert status == 200
+
+        asyncio.run(ask_all())
+
+    with (
+        server(words, given.port, given.threads, None) as served,
+        server(constant, given.port + 1, 1, None) as answering,
+    ):
+        runs = {
+            "regard": (partial(ask, given.port), served),
+            "constant": (partial(ask, given.port + 1), answering),
+            "direct": (call_directly, own),
+        }
+        for turn in range(given.rounds + 1):
+            for name, (run, process) in runs.items():
+                before = thread_seconds(process)
+                run()
+                if turn:  # the first is the warm-up
+                    used = (thread_seconds(process) - before) / REQUESTS
+                    turns[name].append(1_000 * used)
+    pairs = zip(turns["regard"], turns["direct"], strict=True)
+    turns["regard over direct"] = [ours - direct for ours, direct in pairs]
+    for name, ms in turns.items():
+        spread = {"least": min(ms), "median": statistics.median(ms), "most": max(ms)}
+        print(json.dumps({"cpu_ms": name, **{key: round(ms, 2) for key, ms in spread.items()}}))
+
+
 def main() -> None:
     """Put load on each system, and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("kind", choices=["embed", "generate"])
+    parser.add_argument("kind", choices=["embed", "generate", "overhead"])
     parser.add_argument("model")
     parser.add_argument("--rates", default="")
     parser.add_argument("--clients", type=int, default=0)
@@ -205,10 +277,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8_917)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peer-path")
+    parser.add_argument("--infinity-path")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="without the peer")
     parser.add_argument("--option", action="append", default=[], help="more words of regard serve")
     given = parser.parse_args()
-    for name, (words, path, more) in systems(given).items():
+    if given.kind == "overhead":
+        overhead(given)
+        return
+    for name, (words, path, more) in [*systems(given).items()] * given.rounds:
         with server(words, given.port, given.threads, more) as process:
             loads = [("rate", float(each)) for each in given.rates.split(",") if each]
             loads += [("clients", given.clients)] * bool(given.clients)

@@ -202,10 +202,7 @@ def test_the_environment_of_systems_is_noted_before_regard_is_imported(script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [name for name in PEERS if name not in ("ct2", "sentence_encoder", "transformers_server")],
-)
+@pytest.mark.parametrize("name", [name for name in PEERS if name not in NOT_INSTALLED])
 def test_importing_a_peer_leaves_regard_out(name):
     code = f"import sys; import peers.{name}; sys.exit('regard' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])}

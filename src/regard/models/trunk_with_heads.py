@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
@@ -23,6 +24,7 @@ from regard.models.transformer import TransformerModule
 from regard.models.trunk import StackModule, Trunk
 from regard.parts.attend import Score
 from regard.parts.attention import EncoderOutput
+from regard.parts.kernels.bucketed import rows_are_alone
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 NEXT_TOKEN = "next_token"  # the head of language models and decoders
@@ -306,6 +308,39 @@ class TrunkWithHeadsModule(nn.Module):
                 more["predicted_N"] = positions[name]
         more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
+        if rows_are_alone() and self._has_parts(encoded, tape):
+            return self._read_row_by_row(encoded, positions)
+        return self._read(encoded, positions, tape)
+
+    def _has_parts(self, encoded: EncoderOutput, tape: NullTape) -> bool:
+        """Whether there are several rows on a CPU, and outputs that can be joined again."""
+        layout, on_cpu = encoded.layout, encoded.states_TD.device.type == "cpu"
+        if layout.rows == 1 or layout.lengths is None or layout.padded or not on_cpu:
+            return False
+        carried = encoded.ends is not None or encoded.undropped_TD is not None
+        return not (tape.live or carried or self.queries or any(self.layers_of.values()))
+
+    def _read_row_by_row(self, encoded: EncoderOutput, positions: Mapping[str, Tensor]) -> Outputs:
+        """Outputs of pool and heads, as they are of each row alone."""
+        layout, start, parts = encoded.layout, 0, list[Outputs]()
+        for states_TD in layout.split(encoded.states_TD):
+            end = start + len(states_TD)
+            inside = {
+                name: at_N[(at_N >= start) & (at_N < end)] - start
+                for name, at_N in positions.items()
+            }
+            row = EncoderOutput(states_TD, layout.row(start, end))
+            parts.append(self._read(row, inside, NULL_TAPE))
+            start = end
+        names = parts[0].by_head
+        by_head = {name: torch.cat([part.by_head[name] for part in parts]) for name in names}
+        pooled = [part.pooled_BD for part in parts if part.pooled_BD is not None]
+        return Outputs(encoded, torch.cat(pooled) if pooled else None, by_head)
+
+    def _read(
+        self, encoded: EncoderOutput, positions: Mapping[str, Tensor], tape: NullTape
+    ) -> Outputs:
+        """Outputs of pool and heads."""
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head: dict[str, Tensor] = {}
         for name, head in self.heads.items():

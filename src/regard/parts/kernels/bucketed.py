@@ -24,12 +24,20 @@ _most_padding = ContextVar("_most_padding", default=CALL)
 
 @contextmanager
 def equal_lengths() -> Iterator[None]:
-    """Only rows of equal lengths share a bucket, in this thread, until the end of the block."""
+    """Only rows of equal lengths share a bucket, in this thread, until the end of the block.
+
+    Pools and heads read one row at a time then: products of a few rows depend on their number.
+    """
     before = _most_padding.set(0)
     try:
         yield
     finally:
         _most_padding.reset(before)
+
+
+def rows_are_alone() -> bool:
+    """Whether the numbers of a row are to be those of a batch of that row alone."""
+    return not torch.compiler.is_compiling() and _most_padding.get() == 0
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:

@@ -312,7 +312,7 @@ def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
             digest.update(answer.reason.encode())
         elif arrays := component.arrays(answer):
             for array in arrays.values():
-                digest.update(np.ascontiguousarray(array))
+                digest.update(array.tobytes())
         else:
             digest.update(encode_json(component.records(answer)))
     return digest.digest()
