@@ -133,12 +133,3 @@ def test_moving_takes_every_tensor_along_and_forgets_what_was_derived():
 def test_a_layout_cannot_be_changed():
     with pytest.raises(AttributeError):
         Layout.ragged([1]).rows = 2
-
-
-def test_a_row_has_its_own_tokens_segments_and_orders():
-    segments_T, orders_T = torch.tensor([0, 0, 1, 0, 1]), torch.tensor([2, 0, 1, 1, 0])
-    layout = replace(Layout.ragged([3, 2]), segments_T=segments_T, orders_T=orders_T)
-    second = layout.row(3, 5)
-    assert second.lengths == (2,) and second.positions_T.tolist() == [0, 1]
-    assert second.segments_T.tolist() == [0, 1] and second.orders_T.tolist() == [1, 0]
-    assert Layout.ragged([3, 2]).row(0, 3).segments_T is None

@@ -278,16 +278,6 @@ class Layout(TensorTree):
             lengths=None if self.lengths is None else self.lengths[:rows],
         )
 
-    def row(self, start: int, end: int) -> "Layout":
-        """Layout of the row of the tokens from ``start`` to ``end``, in a batch of its own."""
-        alone = Layout.ragged([end - start], self.positions_T.device)
-        tokens = slice(start, end)
-        return replace(
-            alone,
-            segments_T=None if self.segments_T is None else self.segments_T[tokens],
-            orders_T=None if self.orders_T is None else self.orders_T[tokens],
-        )
-
     def later(self, places: int) -> "Layout":
         """Layout of the same rows, with positions ``places`` higher."""
         if not places:

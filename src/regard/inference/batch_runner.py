@@ -37,6 +37,7 @@ from regard.inference.component import (
     Row,
 )
 from regard.inference.inputs import InputLimits
+from regard.inference.row_outputs import run_model
 from regard.models.heads import AnyHead
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -156,7 +157,7 @@ class BatchRunner(ABC):
         """
 
         def split(batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
-            logits = convert(self.model(batch, tape=tape).by_head[head.name])
+            logits = convert(run_model(self.model, batch, tape=tape).by_head[head.name])
             return logits.unbind() if head.per_row else batch.layout.split(logits)
 
         batches = self.batches(rows, tape)

@@ -16,6 +16,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, in_order
 from regard.inference.component import Result, Row
 from regard.inference.inputs import check_texts, verb_of
+from regard.inference.row_outputs import run_model
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.text.tokenizers.word_level import MASK, WordTokenizer
@@ -118,7 +119,7 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
-        outputs = self.model(batch, positions={self.head: read}, tape=tape)
+        outputs = run_model(self.model, batch, positions={self.head: read}, tape=tape)
         logits_NV = finite(outputs.by_head[self.head])
         probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)

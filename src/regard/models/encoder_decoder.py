@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens, SourceTarget
@@ -14,7 +13,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import one_of
 from regard.models.heads import AnyHead, NextTokenHead
-from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths
+from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, count_pairs
 from regard.models.pools import ANYWHERE, Summaries
 from regard.models.trunk import StackModule, Trunk
 from regard.models.trunk_with_heads import (
@@ -120,9 +119,7 @@ class EncoderDecoder:
         self, lengths: RowLengths, positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
         """Floating-point operations of one training step over (source, target) of these lengths."""
-        lengths_N2 = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
-        source_T, target_T = lengths_N2.sum(axis=0).tolist()
-        (source_pairs, cross_pairs), (_, target_pairs) = (lengths_N2.T @ lengths_N2).tolist()
+        (source_T, target_T), (source_pairs, cross_pairs, target_pairs) = count_pairs(lengths)
         reads = self.source.macs()
         writes = self.target.macs(self.source)
         forward = (

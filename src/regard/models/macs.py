@@ -1,6 +1,6 @@
 """Multiply-accumulate operations (MACs) of a forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,23 @@ def first_lengths(lengths: RowLengths) -> np.ndarray:
     if isinstance(lengths, np.ndarray):
         return lengths[:, 0]
     return np.array([length[0] for length in lengths], dtype=np.int64)
+
+
+def vector_counts(lengths: RowLengths, vectors: Callable[[int], int]) -> np.ndarray:
+    """The number of vectors of each row of all examples, by a function of its length."""
+    if not isinstance(lengths, np.ndarray):  # examples may differ in their numbers of rows
+        lengths = np.array([length for example in lengths for length in example], dtype=np.int64)
+    distinct_N, number_N = np.unique(lengths, return_inverse=True)
+    counts_N = np.array([*map(vectors, distinct_N.tolist())], dtype=np.int64)
+    return counts_N[number_N.ravel()]
+
+
+def count_pairs(lengths: RowLengths) -> tuple[tuple[int, int], tuple[int, int, int]]:
+    """Tokens of sources and targets; pairs of tokens of sources, of both, and of targets."""
+    lengths_N2 = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
+    (source, cross), (_, target) = (lengths_N2.T @ lengths_N2).tolist()
+    first, second = lengths_N2.sum(axis=0).tolist()
+    return (first, second), (source, cross, target)
 
 
 class MACs(NamedTuple):

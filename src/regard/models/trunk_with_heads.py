@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
@@ -18,13 +16,12 @@ from regard.models.attention_site import AttentionSite
 from regard.models.facts import NAMED
 from regard.models.features import LayerTape, ScalarMix
 from regard.models.heads import AnyHead, NextTokenHead, read_rows
-from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths
+from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, vector_counts
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
 from regard.models.trunk import StackModule, Trunk
 from regard.parts.attend import Score
 from regard.parts.attention import EncoderOutput
-from regard.parts.kernels.bucketed import rows_are_alone
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 NEXT_TOKEN = "next_token"  # the head of language models and decoders
@@ -202,7 +199,7 @@ class TrunkWithHeads:
 
         ``positions``: the number of tokens that a head reads, if not all.
         """
-        sizes_N, trunk = self._row_sizes(lengths), self.trunk.macs()
+        sizes_N, trunk = vector_counts(lengths, self.trunk.embed.vectors), self.trunk.macs()
         rows, tokens, squares = len(sizes_N), int(sizes_N.sum()), int(sizes_N @ sizes_N)
         pairs = squares / (2 if self.trunk.stack.causal else 1)
         forward = trunk.token * tokens + trunk.own_pair * pairs
@@ -217,14 +214,6 @@ class TrunkWithHeads:
                 pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs
         return FORWARD_AND_BACKWARD * forward
-
-    def _row_sizes(self, lengths: RowLengths) -> np.ndarray:
-        """The number of vectors of each row of the trunk."""
-        if not isinstance(lengths, np.ndarray):  # examples may differ in their numbers of rows
-            lengths = np.array([size for example in lengths for size in example], dtype=np.int64)
-        distinct_N, number_N = np.unique(lengths, return_inverse=True)
-        vectors = [self.trunk.embed.vectors(length) for length in distinct_N.tolist()]
-        return np.array(vectors, dtype=np.int64)[number_N.ravel()]
 
 
 def _draw(module: nn.Module, std: float) -> None:
@@ -303,49 +292,19 @@ class TrunkWithHeadsModule(nn.Module):
         ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
         """
         more: dict[str, object] = {} if state is None else {"state": state}
-        for name in self.queries:
-            if name in positions:
-                more["predicted_N"] = positions[name]
+        for name in positions.keys() & {*self.queries}:
+            more["predicted_N"] = positions[name]
         more |= {"first": self.first} if only_read and not tape.live else {}
-        encoded = self.encode(inputs, tape=tape, **more)
-        if rows_are_alone() and self._has_parts(encoded, tape):
-            return self._read_row_by_row(encoded, positions)
-        return self._read(encoded, positions, tape)
+        return self.read(self.encode(inputs, tape=tape, **more), positions, tape)
 
-    def _has_parts(self, encoded: EncoderOutput, tape: NullTape) -> bool:
-        """Whether there are several rows on a CPU, and outputs that can be joined again."""
-        layout, on_cpu = encoded.layout, encoded.states_TD.device.type == "cpu"
-        if layout.rows == 1 or layout.lengths is None or layout.padded or not on_cpu:
-            return False
-        carried = encoded.ends is not None or encoded.undropped_TD is not None
-        return not (tape.live or carried or self.queries or any(self.layers_of.values()))
-
-    def _read_row_by_row(self, encoded: EncoderOutput, positions: Mapping[str, Tensor]) -> Outputs:
-        """Outputs of pool and heads, as they are of each row alone."""
-        layout, start, parts = encoded.layout, 0, list[Outputs]()
-        for states_TD in layout.split(encoded.states_TD):
-            end = start + len(states_TD)
-            inside = {
-                name: at_N[(at_N >= start) & (at_N < end)] - start
-                for name, at_N in positions.items()
-            }
-            row = EncoderOutput(states_TD, layout.row(start, end))
-            parts.append(self._read(row, inside, NULL_TAPE))
-            start = end
-        names = parts[0].by_head
-        by_head = {name: torch.cat([part.by_head[name] for part in parts]) for name in names}
-        pooled = [part.pooled_BD for part in parts if part.pooled_BD is not None]
-        return Outputs(encoded, torch.cat(pooled) if pooled else None, by_head)
-
-    def _read(
-        self, encoded: EncoderOutput, positions: Mapping[str, Tensor], tape: NullTape
+    def read(
+        self, encoded: EncoderOutput, positions: Mapping[str, Tensor], tape: NullTape = NULL_TAPE
     ) -> Outputs:
-        """Outputs of pool and heads."""
+        """Compute the outputs of pool and heads."""
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head: dict[str, Tensor] = {}
         for name, head in self.heads.items():
-            read = self.readers[name](encoded, pooled_BD, positions.get(name))
-            if read is None:
+            if (read := self.readers[name](encoded, pooled_BD, positions.get(name))) is None:
                 continue
             place = {"tape": tape.under("heads").under(name)} if name in self.taped else {}
             logits = head(*read, **place)

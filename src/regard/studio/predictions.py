@@ -131,7 +131,7 @@ async def evidence(exchange: Exchange) -> Response:
 
     def attributed(served: ServedModel, given: Any) -> dict[str, object]:
         parts, token = (given, body.target), body.position(served)
-        return served.model.attribute(*parts, token=token, method=body.method).to_json()
+        return served.model.attribute(*parts, token=token, method=body.method, deletion=False).to_json()
 
     return json_response(await run_on_input(exchange, body, attributed))
 
