@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO
 
 from regard.ground.errors import INTERRUPTED, BadInput
 from regard.ground.files import read_bytes
@@ -24,7 +24,7 @@ CLOSING_SECONDS = 20  # for a training to save its last checkpoint
 
 @dataclass(frozen=True)
 class StartCommand:
-    """Words of the command that started a run, without those of a branch, and its folder."""
+    """Words of the command that started a run, without options of a branch, and its folder."""
 
     words: Sequence[str] = ()
     folder: Path = Path()
@@ -86,7 +86,7 @@ class BranchTraining:
         return escape_controls(next((line for line in reversed(lines) if line.strip()), ""))
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The training for JSON."""
         line = self.last_line if self.state == "failed" else ""
         return {"name": self.name, "setting": self.setting, "state": self.state, "line": line}
@@ -106,7 +106,7 @@ class Trainings:
         self.by_name: dict[str, BranchTraining] = {}
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, object]]:
         """All trainings for JSON, the last one first."""
         return [training.record for training in reversed(self.by_name.values())]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from msgspec import Meta
 from starlette.responses import Response
@@ -30,13 +30,13 @@ def prediction_paths(served: ServedModel) -> list[str]:
     return [name for name in PREDICTIONS if served.component("predict").name == name]
 
 
-async def _predicted(exchange: Exchange, name: str) -> Any:
+async def _predicted(exchange: Exchange, name: str) -> object:
     """The prediction for the text of a request, by a model with this predictor."""
     body = exchange.json(StudioRequest)
     if not body.text.strip():
         raise BadInput("the text is empty")
 
-    def predict(served: ServedModel) -> Any:
+    def predict(served: ServedModel) -> object:
         if name not in prediction_paths(served):
             raise BadInput(f"model {served.name} was not trained for this task")
         return served.model.predict([body.text])[0]

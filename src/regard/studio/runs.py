@@ -194,7 +194,7 @@ async def stop_branch(exchange: Exchange, trainings: Trainings) -> Response:
 
 
 def run_routes(root: Path, trainings: Trainings | None = None) -> list[DoorRoute]:
-    """Routes of the runs below a folder; those of trainings only if they may be started."""
+    """Routes of the runs below a folder, and of trainings if they may be started."""
     listed = partial(list_runs, root=root, trainings=trainings)
     routes = [
         DoorRoute("GET", "/studio/runs", listed, "All runs."),
