@@ -188,7 +188,7 @@ async def evidence(exchange: Exchange) -> Response:
 
     def attributed(served: ServedModel) -> dict[str, object]:
         parts = (given, body.target)
-        view = served.model.attribute(*parts, token=body.token, method=body.method)
+        view = served.model.attribute(*parts, token=body.token, method=body.method, deletion=False)
         return view.to_json()
 
     return json_response(await run(exchange, body, attributed))
