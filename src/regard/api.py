@@ -212,6 +212,7 @@ class Model(Runner):
         method: str = "all",
         steps: int = 16,
         subwords: bool = False,
+        deletion: bool = True,
     ) -> Attributions:
         """Attribution of a prediction to the words of a text, or the patches of an image.
 
@@ -219,10 +220,11 @@ class Model(Runner):
         predicts. ``token`` is the position that predicts it, as in ``contributions``; a tagger
         needs it. ``method`` is "gradient" (× input), "integrated" (gradients), "rollout",
         "attention-gradient", "leave-one-out" or "all" of them. Integrated gradients begin with
-        ``steps`` steps, doubled until they are complete to 1%.
+        ``steps`` steps, doubled until they are complete to 1%. Without ``deletion`` there are no
+        deletion curves, which take most of the time.
         """
         chosen = (self._for_gradients("attributions"), text, target, method)
-        return attribute(*chosen, token=token, steps=steps, subwords=subwords)
+        return attribute(*chosen, token=token, steps=steps, subwords=subwords, deletion=deletion)
 
     def what_if(
         self,

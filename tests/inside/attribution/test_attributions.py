@@ -233,3 +233,13 @@ def test_a_target_is_named_as_for_contributions():
     labels = small_bert("one")
     assert labels.attribute(TEXT, "fair").targets == ("fair",)
     assert labels.contributions(TEXT, target=1).target.name == "fair"
+
+
+def test_without_deletion_curves_the_weights_are_the_same():
+    model, text = small_bert("one"), "the old sailor"
+    quick = model.attribute(text, method="gradient", deletion=False)
+    np.testing.assert_array_equal(
+        quick.weights["gradient"], model.attribute(text, method="gradient").weights["gradient"]
+    )
+    assert quick.to_json()["deletion"] == {"shares": (), "curves": {}, "areas": {}}
+    assert quick.view_record().json["charts"] == [] and not any("area" in n for n in quick.notes)

@@ -44,7 +44,7 @@ class Attributions(View):
 
     ``probabilities`` has the probability of each target on the input, ``without_words`` with
     ``replacement`` in place of every word; for a predicted number, both are the number.
-    ``deletion`` has the deletion curves of the methods.
+    ``deletion`` has the deletion curves of the methods, or none.
     """
 
     title: str
@@ -90,8 +90,9 @@ class Attributions(View):
         if self.agreement:
             pairs = (f"{a} and {b} {value:.2f}" for (a, b), value in self.agreement.items())
             lines.append(f"agreement (Spearman over words): {', '.join(pairs)}")
-        areas = (f"{name} {area:.3f}" for name, area in self.deletion.areas.items())
-        lines.append(f"area under the deletion curve (lower is better): {', '.join(areas)}")
+        areas = [f"{name} {area:.3f}" for name, area in self.deletion.areas.items()]
+        if areas:
+            lines.append(f"area under the deletion curve (lower is better): {', '.join(areas)}")
         return lines
 
     @property
@@ -166,7 +167,7 @@ class Attributions(View):
             words=self.words,
             methods=methods,
             comparison=comparison,
-            charts=[self.deletion_chart.fields],
+            charts=[self.deletion_chart.fields] if self.deletion.curves else [],
             notes=self._completeness,
             **picture,
         )
@@ -236,11 +237,13 @@ def attribute(
     token: int | None = None,
     steps: int = STEPS,
     subwords: bool = False,
+    deletion: bool = True,
 ) -> Attributions:
     """Attribute a prediction to the words of a text, or to the patches of an image.
 
     See ``TargetFunction.of`` for ``target`` and ``token``. ``method`` is one of ``methods()``, or
     "all" that this model allows; ``steps`` is the first number of steps of integrated gradients.
+    Without ``deletion`` there are no deletion curves, which take most of the time.
     """
     known = methods(check_whole("steps", steps, 1, MOST_STEPS))
     if method not in (ALL, *known):
@@ -261,7 +264,7 @@ def attribute(
         tuple(here_M.tolist()),
         tuple(there_M.tolist()),
         function.given.replacement,
-        deletion_curves(function, weights),
+        deletion_curves(function, weights) if deletion else DeletionCurves((), {}),
         complete[0] if complete else None,
         function.given.image,
     )
