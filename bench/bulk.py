@@ -1,29 +1,61 @@
 """Time of a verb with processes and with Ray on this machine, in turns, and the ratio.
 
+Each runs all lines, and one line: what that takes is the start, which is paid once. CPU seconds are
+those of all processes that the command started, as last seen in /proc.
+
 Command: python bench/bulk.py MODEL FILE --verb embed --workers 2 --rounds 3
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 SYSTEMS: dict[str, tuple[str, ...]] = {"processes": (), "ray": ("--ray", "local")}
+MARK = "REGARD_BENCH_BULK"  # an environment variable of all processes of a command
+TICK = os.sysconf("SC_CLK_TCK")
 
 
-def seconds_of(options: argparse.Namespace, more: tuple[str, ...]) -> float:
-    """Seconds of one command, from its start to its end."""
+def seconds_of(
+    options: argparse.Namespace, file: Path, more: tuple[str, ...]
+) -> tuple[float, float]:
+    """Seconds of one command, from its start to its end, and CPU seconds of its processes."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / f"out{options.suffix}")
-        words = [options.verb, options.model, options.file, "--workers", str(options.workers)]
+        words = [options.verb, options.model, str(file), "--workers", str(options.workers)]
         words += ["--device", "cpu", "--out", out, *more]
-        begun = time.monotonic()
-        subprocess.run([sys.executable, "-m", "regard", *words], check=True, capture_output=True)
-        return time.monotonic() - begun
+        begun, cpu = time.monotonic(), dict[str, float]()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "regard", *words],
+            env={**os.environ, MARK: folder},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None:
+            cpu |= cpu_seconds(f"{MARK}={folder}".encode())
+            time.sleep(1)
+        if process.returncode:
+            raise SystemExit(f"failed: regard {' '.join(words)}")
+        return time.monotonic() - begun, sum(cpu.values())
+
+
+def cpu_seconds(mark: bytes) -> dict[str, float]:
+    """CPU seconds of each living process that has the mark in its environment."""
+    seconds = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                seconds[process.name] = (int(fields[11]) + int(fields[12])) / TICK
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+    return seconds
 
 
 def main() -> None:
@@ -35,13 +67,28 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    times: dict[str, list[float]] = {name: [] for name in SYSTEMS}
-    for _ in range(options.rounds):
-        for name, more in SYSTEMS.items():
-            times[name].append(round(seconds_of(options, more), 1))
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ratio = round(medians["ray"] / medians["processes"], 3)
-    print(json.dumps({"seconds": times, "ray / processes": ratio}))
+    runs: dict[str, list[tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        whole, start = Path(options.file), Path(folder) / "start.txt"
+        with whole.open() as lines:
+            start.write_text("".join(islice(lines, 1)))
+        for _ in range(options.rounds):
+            for name, more in SYSTEMS.items():
+                for kind, file in {"start": start, "all": whole}.items():
+                    run = seconds_of(options, file, more)
+                    runs.setdefault(f"{name}, {kind}", []).append(run)
+    seconds = {
+        name: statistics.median(wall for wall, _ in of_name) for name, of_name in runs.items()
+    }
+    print(json.dumps({name: [[*map(round, run)] for run in own] for name, own in runs.items()}))
+    work = {name: seconds[f"{name}, all"] - seconds[f"{name}, start"] for name in SYSTEMS}
+    ratios = {
+        "ray / processes": seconds["ray, all"] / seconds["processes, all"],
+        "ray / processes without the start": work["ray"] / work["processes"],
+        "CPU seconds": statistics.median(cpu for _, cpu in runs["ray, all"])
+        / statistics.median(cpu for _, cpu in runs["processes, all"]),
+    }
+    print(json.dumps({name: round(ratio, 3) for name, ratio in ratios.items()}))
 
 
 if __name__ == "__main__":
