@@ -7,6 +7,7 @@ recipe's tables that decide them and their statistics.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -165,7 +166,7 @@ def shard_statistics(path: Path) -> ShardStatistics | None:
             name = side.suffix[1:]
             counts[name] = _added(counts[name], np.bincount(lengths))
     record = with_suffix(path, ".json")
-    left_out = read_json(record).get("duplicates", 0) if record.exists() else 0
+    left_out = cast(int, read_json(record).get("duplicates", 0)) if record.exists() else 0
     return ShardStatistics(
         len(TokenShard(paths[0])),
         count_bits(repeated_rows(paths)),

@@ -308,7 +308,7 @@ def read_blocks(paths: Sequence[Path]) -> Iterator[list[list[np.ndarray]]]:
     with ExitStack() as opened:
         files = [opened.enter_context(with_suffix(path, ".bin").open("rb")) for path in paths]
         for lengths in zip(*map(read_lengths, paths), strict=True):
-            for rows in _blocks(sum(lengths)):
+            for rows in _blocks(np.sum(lengths, axis=0)):
                 yield [
                     np.split(
                         np.fromfile(file, kind, int(length[rows].sum())),
