@@ -12,6 +12,7 @@ from regard.training.checkpoint import Checkpoints
 from regard.weights.files import read_tensors
 from small import write_corpus
 from small_ranks import SMOOTH, STILL, losses_of
+from small_rnn import write_streams
 from verb import run
 from warm import start_ranks
 
@@ -93,6 +94,32 @@ def test_any_number_of_processes_resumes(tmp_path, first, then):
     expected, moved = (tensors_at(tmp_path / name, 12) for name in ("straight", "moved"))
     assert expected.keys() == moved.keys()
     assert all(torch.allclose(expected[name], moved[name], atol=1e-3) for name in expected)
+
+
+CARRIED = {
+    "LSTM": ("model.change.dropout=0.2", "objective.causal-lm.mean_length=12"),  # learned start
+    "ELMo": (
+        "model.paper=elmo",
+        "model.change={width=4, cells=6, filters=[[1, 4]], longest=8, character_size=3}",
+        "text.lower=",
+        "text.vocab=30",
+        "objective.bilm.words=20",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", CARRIED.values(), ids=CARRIED.keys())
+def test_carried_streams_of_a_divided_run_resume_bit_for_bit(tmp_path, settings):
+    """Each process carries the states of its own streams; the checkpoint has all of them."""
+    recipe = write_streams(tmp_path) / "lstm.toml"
+    train(recipe, tmp_path / "straight", 2, FSDP, *settings)
+    train(recipe, tmp_path / "stopped", 2, FSDP, *settings, "train.steps=6")
+    train(recipe, tmp_path / "stopped", 2, FSDP, *settings, resume=True)
+    straight, stopped = (tensors_at(tmp_path / name, 12) for name in ("straight", "stopped"))
+    assert any(name.startswith("carried/") for name in stopped)
+    assert same(straight, stopped)
+    assert losses_of(tmp_path / "straight") == losses_of(tmp_path / "stopped")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from regard.inside.views.markup import escape_controls, escape_line
 from regard.inside.views.role_arcs import draw_frames
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
 from regard.serving.served_model import ServedModel
-from regard.studio.text_records import StudioRequest, Text, run, run_on_input
+from regard.studio.text_records import StudioInput, StudioRequest, Text, run, run_on_input
 from regard.text.segmentation import LabelledRow
 
 PREDICTIONS = ("roles", "resolve")
@@ -129,9 +129,9 @@ async def evidence(exchange: Exchange) -> Response:
     if body.method == "all":
         raise BadInput(f"method: name one method, not {shown(body.method)}")
 
-    def attributed(served: ServedModel, given: Any) -> dict[str, object]:
-        parts, token = (given, body.target), body.position(served)
-        return served.model.attribute(*parts, token=token, method=body.method, deletion=False).to_json()
+    def attributed(served: ServedModel, given: StudioInput) -> dict[str, object]:
+        attribute = partial(served.model.attribute, method=body.method, deletion=False)
+        return attribute(given, body.target, token=body.position(served)).to_json()
 
     return json_response(await run_on_input(exchange, body, attributed))
 
@@ -147,7 +147,7 @@ async def what_if(exchange: Exchange) -> Response:
     """The prediction without some heads and words, beside that with all of them."""
     body = exchange.json(WhatIfRequest)
 
-    def compared(served: ServedModel, given: Any) -> dict[str, object]:
+    def compared(served: ServedModel, given: StudioInput) -> dict[str, object]:
         without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
         return without(target=body.target, token=body.position(served)).to_json()
 

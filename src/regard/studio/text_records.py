@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
@@ -33,6 +34,8 @@ LONGEST = 20_000  # characters of an input
 MOST_NEW = 64  # tokens of a search tree
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
+StudioInput = str | tuple[str, str] | np.ndarray
+"""A text, two texts, or an image, as the methods of a model read it."""
 
 
 class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -50,7 +53,7 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
 
     @asynccontextmanager
-    async def given(self, exchange: Exchange) -> AsyncIterator[Any]:
+    async def given(self, exchange: Exchange) -> AsyncIterator[StudioInput]:
         """The input as the methods of a model read it; the pixels of images are bounded."""
         if self.image is None:
             yield self.text if self.second is None else (self.text, self.second)
@@ -75,7 +78,7 @@ async def run(
 
 
 async def run_on_input(
-    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel, Any], Any]
+    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel, StudioInput], Any]
 ) -> Any:
     """The value of a function of the model and of the input of a request."""
     async with body.given(exchange) as given:
@@ -100,7 +103,7 @@ async def look(exchange: Exchange) -> Response:
     body = exchange.json(LookRequest)
     subwords = body.subwords and body.image is None
 
-    def looked(served: ServedModel, given: Any) -> ViewRecord:
+    def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
         first, second = given if isinstance(given, tuple) else (given, None)
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):

@@ -97,9 +97,9 @@ class Parallel:
         """The tensor whose part in this process is ``own``, divided as ``tensor`` is."""
         return own
 
-    def total(self, norm: Tensor) -> Tensor:
-        """The norm of all parts, from the norm that torch computed of this process's."""
-        return norm
+    def whole_tensor(self, tensor: Tensor) -> Tensor:
+        """The whole of a tensor that may be divided; all processes must call it."""
+        return tensor
 
 
 class ExactSum(Parallel):

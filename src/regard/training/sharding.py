@@ -152,9 +152,9 @@ class Shards(Parallel):
     def like(self, own: Tensor, tensor: Tensor) -> Tensor:
         return divided_like(own, tensor)
 
-    def total(self, norm: Tensor) -> Tensor:
-        divided = as_divided(norm)
-        return norm if divided is None else divided.full_tensor()
+    def whole_tensor(self, tensor: Tensor) -> Tensor:
+        divided = as_divided(tensor)
+        return tensor if divided is None else divided.full_tensor()
 
 
 class OneShard(Parallel):

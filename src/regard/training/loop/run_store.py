@@ -6,6 +6,7 @@ whose first axis is the stream. It reads its state from the batch and returns th
 the losses, without a gradient.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -25,9 +26,12 @@ CARRIED = "carried"  # the file of carried states
 
 
 class CarriedState:
-    """The state of this process's streams; a job without streams has none."""
+    """The state of this process's streams; a job without streams has none.
 
-    def __init__(self, job: Job):
+    States are whole tensors, also if weights are divided: ``whole`` makes them so.
+    """
+
+    def __init__(self, job: Job, whole: Callable[[Tensor], Tensor] = lambda tensor: tensor):
         self.world, self.streams = job.world, job.sampler.streams
         world = job.world
         self.own = slice(world.rank, None, world.size) if self.streams else slice(None)
@@ -35,7 +39,7 @@ class CarriedState:
         if self.streams:
             objective = cast(Sum, job.objective)
             initial = objective.initial_state(job.model, len(range(self.streams)[self.own]))
-            self.initial = map_tensors(lambda x: x.detach().to(world.device), initial)
+            self.initial = map_tensors(lambda x: whole(x.detach()).to(world.device), initial)
         self.tree = self.initial
 
     def restart(self) -> None:

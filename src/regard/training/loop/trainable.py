@@ -133,7 +133,7 @@ class TrainableModel:
         self.optimiser.zero_grad()
         if self.average is not None:
             self.average.update(self.own, number)
-        return self.parallel.total(norm)
+        return self.parallel.whole_tensor(norm)
 
     def rate(self, step: int) -> float:
         """The learning rate of a step by the schedule."""

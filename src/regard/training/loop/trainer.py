@@ -140,7 +140,8 @@ class Trainer:
 
     def __init__(self, job: Job):
         self.job, self.recipe, self.world = job, job.recipe, job.world
-        self.trainable, self.carried = TrainableModel(job), CarriedState(job)
+        self.trainable = TrainableModel(job)
+        self.carried = CarriedState(job, self.trainable.parallel.whole_tensor)
         self.store = RunStore(job, self.trainable, self.carried)
         self.progress, self.rate = RunProgress(), 0.0
         self.began = monotonic()
