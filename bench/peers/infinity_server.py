@@ -9,6 +9,7 @@ import sys
 SETTINGS = {
     "INFINITY_ANONYMOUS_USAGE_STATS": "0",
     "INFINITY_BETTERTRANSFORMER": "false",  # which current versions of transformers do not have
+    "INFINITY_MODEL_WARMUP": "false",  # the warm-up of the bench is one
     "HF_HUB_OFFLINE": "1",
 }
 

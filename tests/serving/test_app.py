@@ -237,7 +237,7 @@ def test_one_process_of_several_does_not_change_its_models(models, keys, tmp_pat
             assert refused.status_code == 501
             assert refused.json()["error"]["message"] == (
                 "this server has 2 processes with the same models; "
-                "to change them while it runs, start it without --workers"
+                "to change them while it runs, start it as a single one"
             )
         listed = server.client.get("/admin/models", headers=admin).json()["models"]
         assert [each["name"] for each in listed] == ["one"]

@@ -95,7 +95,7 @@ def serve(
     seconds. With --workers N, each process has its own queue, metrics and replays.
 
     Answers do not depend on other requests but for the last digits of some numbers (scores of
-    classifiers and of generated texts; on a GPU, all); with --isolate every number is that of a
+    choices and of generated texts; on a GPU, all); with --isolate every number is that of a
     direct call, bit for bit.
 
     Example: regard serve runs/tour/model --port 8080

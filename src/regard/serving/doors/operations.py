@@ -95,7 +95,7 @@ def _check_workers(settings: ServerSettings) -> None:
     if settings.workers > 1:
         raise NotOffered(
             f"this server has {settings.workers} processes with the same models; to change them "
-            "while it runs, start it without --workers"
+            "while it runs, start it as a single one"
         )
 
 
