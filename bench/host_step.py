@@ -1,6 +1,6 @@
 """Milliseconds of the host's processor in one training step, by the number of processes.
 
-    python bench/host_step.py [--batches 160] [--pairs 20000] [--tokens 4096]
+    python bench/host_step.py [--batches 160] [--pairs 20000] [--tokens 4096] [--kinds pretrain]
 
 Each process takes one batch of a step, so a step of n processes has n batches. Counted is the time
 of the processor in all threads of rank 0, for everything beside the model: batches are drawn,
@@ -167,6 +167,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=160)
     parser.add_argument("--pairs", type=int, default=20_000)
     parser.add_argument("--tokens", type=int, default=4_096)
+    kinds = ("translate", "translate, BPE-dropout", "pretrain")
+    parser.add_argument("--kinds", nargs="*", choices=kinds, default=kinds)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     recipes = {
@@ -179,7 +181,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(corpus(asked.pairs, 100, 100), folder)
-        for number, (kind, text) in enumerate(recipes.items()):
+        for number, kind in enumerate(asked.kinds):
+            text = recipes[kind]
             path = folder / f"{number}.toml"
             path.write_text(text)
             alone = World(0, 1, torch.device("cpu"))
