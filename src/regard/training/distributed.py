@@ -38,15 +38,8 @@ SILENCE = 60.0  # seconds without a sign of life after which a process is gone
 SHORT = 4.0  # the same, if a connection to a process was lost
 TIMEOUT = 600  # seconds that a process may be behind the others, and that a collective may take
 # Words of the errors of collectives that other processes have left, or that do not fit theirs.
-<<<<<<< HEAD
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout")
 COLLECTIVE = (*LOST, "gloo", "nccl", "c10d")
-=======
-COLLECTIVE = (
-    *("connection closed", "connection reset", "broken pipe", "timed out", "timeout"),
-    *("gloo", "nccl", "c10d"),
-)
->>>>>>> w-shards
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
 FAILED, LEFT, ALIVE = "failed", "left", "alive "  # keys of the store
 STORE_LOST = "the process that started this run is gone"
