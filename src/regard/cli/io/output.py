@@ -18,7 +18,7 @@ from io import RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 from typer import Context
 
@@ -219,7 +219,7 @@ class ResultText:
     def write(self, text: str) -> int:
         return (self._stream if get_ident() == self._thread else sys.stderr).write(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 
