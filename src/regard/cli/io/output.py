@@ -219,6 +219,9 @@ class ResultText:
     def write(self, text: str) -> int:
         return (self._stream if get_ident() == self._thread else sys.stderr).write(text)
 
+    def flush(self) -> None:
+        self._stream.flush()
+
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
