@@ -1,5 +1,6 @@
 """The studio over real HTTP: files, policy, origins, records, runs, papers, and markup as text."""
 
+import base64
 import json
 import threading
 from importlib.resources import files
@@ -286,3 +287,56 @@ def test_pixels_are_bounded_before_images_are_decoded_beside_the_event_loop(path
         assert room.used == 0
     (thread,) = threads
     assert thread.startswith("decode-images")
+
+
+MORE_KEYS = {
+    "/studio/layer": {"map": 0, "layer": 0},
+    "/studio/heads": {"texts": ["the owl"]},
+    "/studio/prune": {"texts": ["the owl"]},
+}
+
+
+@pytest.fixture(scope="module")
+def both_inputs():
+    with running({"vit": small_vit(), "labels": small_bert("one")}, doors=studio_doors()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "POST"))
+def test_no_text_opens_a_file_of_the_server(both_inputs, path, tmp_path):
+    (tmp_path / "secret.png").write_bytes(base64.b64decode(blank_png(8, 8)))
+    messages, image = set(), {"image": blank_png(8, 8)}
+    for name in ("secret.png", "missing.png"):
+        file = str(tmp_path / name)
+        body = {"model": "vit", "text": file, **MORE_KEYS.get(path, {})}
+        bodies = [body, {**body, **image}, {**body, "second": file}]
+        bodies += [{**body, "text": "", **image, "second": file}, {**body, "text": ""}]
+        if "texts" in body:
+            bodies = [{"model": "vit", "texts": [file]}, {"model": "vit", "texts": [file], **image}]
+        for each in bodies:
+            answer = both_inputs.post(path, each)
+            assert answer.status_code == 400, answer.text
+            messages.add(answer.json()["error"]["message"])
+    assert not any(str(tmp_path) in each or "png" in each for each in messages)
+    assert any("model vit reads images" in each for each in messages)
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "POST"))
+def test_models_of_texts_read_no_images(both_inputs, path):
+    body = {"model": "labels", "text": "the owl", "image": blank_png(8, 8)}
+    answer = both_inputs.post(path, {**body, **MORE_KEYS.get(path, {})})
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert message == "model labels reads texts: give a text, and no image"
+
+
+def test_the_words_of_an_image_are_refused(both_inputs):
+    body = {"model": "vit", "image": blank_png(8, 8), "character": 0}
+    for path in ("/studio/evidence", "/studio/what-if"):
+        answer = both_inputs.post(path, body)
+        assert answer.json()["error"]["message"] == "character: an image has no words"
+
+
+def test_one_layer_of_an_image(both_inputs):
+    body = {"model": "vit", "image": blank_png(8, 8), "map": 0, "layer": 0}
+    assert record(both_inputs.post("/studio/layer", body)).json["weights"]

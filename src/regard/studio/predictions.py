@@ -101,6 +101,8 @@ class EvidenceRequest(StudioRequest, kw_only=True):
         if self.character is None:
             return self.token
         model = served.model.inspected
+        if model.reads_images:
+            raise BadInput("character: an image has no words")
         return token_at(model, self.text, self.second, self.character, last=self.last)
 
 

@@ -47,14 +47,29 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     image: str | None = None
     edits: list[dict[str, Any]] = []
 
+    def chosen_model(self, exchange: Exchange) -> ServedModel:
+        """The model of this name, if it reads the input of the request."""
+        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        self.check_input(served)
+        return served
+
     def served(self, exchange: Exchange) -> ServedModel:
         """The model of this name, with the edits of the request."""
-        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        served = self.chosen_model(exchange)
         return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
+
+    def check_input(self, served: ServedModel) -> None:
+        """Refuse a text for a model of images, which would take it as a path, and an image else."""
+        reads_images = served.model.inspected.reads_images
+        if reads_images and (self.image is None or self.text or self.second is not None):
+            raise BadInput(f"model {served.name} reads images: give an image, and no text")
+        if self.image is not None and not reads_images:
+            raise BadInput(f"model {served.name} reads texts: give a text, and no image")
 
     @asynccontextmanager
     async def given(self, exchange: Exchange) -> AsyncIterator[StudioInput]:
         """The input as the methods of a model read it; the pixels of images are bounded."""
+        self.chosen_model(exchange)
         if self.image is None:
             yield self.text if self.second is None else (self.text, self.second)
             return
@@ -125,18 +140,19 @@ async def look_at_layer(exchange: Exchange) -> Response:
     """The weights of all heads of one layer, of which only that layer is recorded."""
     body = exchange.json(LayerRequest)
 
-    def looked(served: ServedModel) -> ViewRecord:
+    def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
         model = served.model.inspected
-        rows = model.read(body.text, body.second)
+        first, second = given if isinstance(given, tuple) else (given, None)
+        rows = model.read(first, second)
         recorded, _ = record(model, rows, layers=[body.layer])
         maps: list[AttentionMap] = []
         for site in recorded.by_site:
-            maps += site.maps(subwords=body.subwords)
+            maps += site.maps(subwords=body.subwords and body.image is None)
         if body.map >= len(maps):
             raise BadInput(f"map: there are {len(maps)}, not {body.map + 1}")
         return layer_record(maps[body.map], body.layer)
 
-    return binary(await run(exchange, body, looked), body.model)
+    return binary(await run_on_input(exchange, body, looked), body.model)
 
 
 class TreeRequest(StudioRequest, kw_only=True):
