@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from regard.api import Model
+from regard.inside.pruning.remove_heads import Head, remove_heads
 from regard.inside.views.attention_record import unpack_weights
 from regard.inside.views.view_record import ViewRecord
 from regard.serving.doors import images
@@ -18,6 +19,7 @@ from regard.studio.app import HEADERS, studio_doors
 from regard.training.metrics_log import LOG
 from serving.running_server import running
 from small_bert import model as small_bert
+from small_bert import small_bert as loaded_bert
 from small_gpt import small_gpt2
 from small_images import blank_png, small_vit
 from small_mistakes import TRANSLATORS, small_translator
@@ -201,6 +203,45 @@ def test_heads_are_reported_and_removed(server, name):
     assert pruned["after"]["loss"] != pruned["before"]["loss"]
     same = server.post("/studio/prune", {**body, "heads": []}).json()
     assert same["after"]["loss"] == same["before"]["loss"] == pruned["before"]["loss"]
+
+
+@pytest.fixture(scope="module")
+def pruned():
+    """A translator without encoder heads, and an encoder whose first layer has none."""
+    small = {"mt": small_translator(next(iter(TRANSLATORS))), "labels": loaded_bert("one")}
+    removed = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
+    models = {name: Model(remove_heads(each, removed)) for name, each in small.items()}
+    with running(models, ServerSettings(allow_edits=True), studio_doors()) as server:
+        yield server
+
+
+def test_layers_of_pruned_models_have_their_numbers(pruned):
+    listed = pruned.client.get("/studio/models").json()["models"]
+    sites = {each["name"]: each["sites"] for each in listed}
+    assert [site["name"] for site in sites["mt"]] == ["cross", "decoder"]
+    second = {"heads": 2, "at": "trunk.blocks.1.attention"}
+    assert sites["labels"] == [{"name": "encoder", "layers": [{"heads": 0, "at": ""}, second]}]
+
+
+@pytest.mark.parametrize("name", ["mt", "labels"])
+def test_pages_of_pruned_models(pruned, name):
+    body = {"model": name, "text": "the owl", **({"second": "die Eule"} if name == "mt" else {})}
+    maps = record(pruned.post("/studio/look", body)).json["maps"]
+    heads = [[layer["heads"] for layer in each["layers"]] for each in maps]
+    assert heads == {"mt": [[2], [2]], "labels": [[0, 2]]}[name]
+    report = record(pruned.post("/studio/heads", {"model": name, "texts": ["the owl and the cow"]}))
+    assert [[*map(len, site["layers"])] for site in report.json["sites"]] == heads
+    last = {"map": 0, "layer": len(heads[0]) - 1}
+    given = record(pruned.post("/studio/layer", {**body, **last}))
+    assert len(unpack_weights(given, given.json["weights"])) == 2
+    for method in ("rollout", "attention-gradient"):
+        answer = pruned.post(
+            "/studio/evidence", {"model": name, "text": "the owl", "method": method}
+        )
+        assert answer.status_code == 200, answer.text
+    off = {"model": name, "text": "the owl", "heads": [["encoder", 0, 0]]}
+    message = pruned.post("/studio/what-if", off).json()["error"]["message"]
+    assert ("has no heads left" if name == "labels" else "with cross, decoder") in message
 
 
 def test_runs_are_found_and_drawn(server, runs):
