@@ -174,6 +174,28 @@ def test_searches_are_trees(server):
     assert drawn[0].json == drawn[1].json
 
 
+def test_a_beam_begins_with_the_forced_prefix(server):
+    body = {"model": "mt", "text": "the owl", "beam": 2}
+    forced = record(server.post("/studio/tree", {**body, "prefix": "die"}))
+    translated = server.post("/v1/translate", {**body, "prefix": "die", "search": "beam"})
+    (result,) = translated.json()["results"]
+    assert forced.json["hypotheses"][0]["text"] == result["records"][0]["text"]
+    assert result["records"][0]["text"].startswith("die")
+    own = record(server.post("/studio/tree", {**body, "prefix": ""}))
+    assert not own.json["hypotheses"][0]["text"].startswith("die")
+    refused = server.post("/studio/tree", {"model": "writer", "text": "The", "prefix": "old"})
+    assert refused.status_code == 400 and "prefix: only of translations" in refused.text
+
+
+@pytest.mark.parametrize("path", ["look", "evidence", "what-if"])
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_blank_text_is_refused_in_one_line(server, path, text):
+    for name in ("labels", "mt", "writer"):
+        answer = server.post(f"/studio/{path}", {"model": name, "text": text})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "the text is empty"
+
+
 def test_evidence_and_what_ifs(server):
     body = {"model": "labels", "text": "the old sailor"}
     found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()

@@ -66,6 +66,11 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         if self.image is not None and not reads_images:
             raise BadInput(f"model {served.name} reads texts: give a text, and no image")
 
+    def check_words(self) -> None:
+        """Refuse a blank text, unless there is an image."""
+        if self.image is None and not self.text.strip():
+            raise BadInput("the text is empty")
+
     @asynccontextmanager
     async def given(self, exchange: Exchange) -> AsyncIterator[StudioInput]:
         """The input as the methods of a model read it; the pixels of images are bounded."""
@@ -119,6 +124,8 @@ async def look(exchange: Exchange) -> Response:
     subwords = body.subwords and body.image is None
 
     def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
+        if not subwords:
+            body.check_words()
         first, second = given if isinstance(given, tuple) else (given, None)
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
@@ -156,8 +163,12 @@ async def look_at_layer(exchange: Exchange) -> Response:
 
 
 class TreeRequest(StudioRequest, kw_only=True):
-    """A beam search of a translator, or the tokens of a generator with their alternatives."""
+    """A beam search of a translator, or the tokens of a generator with their alternatives.
 
+    ``prefix``: what the translation begins with; empty: the model's own words.
+    """
+
+    prefix: Text = ""
     beam: Annotated[int, Meta(ge=1, le=16)] = 4
     alternatives: Annotated[int, Meta(ge=1, le=20)] = 5
     steps: Annotated[int, Meta(ge=1, le=MOST_NEW)] = 12
@@ -173,10 +184,11 @@ async def tree(exchange: Exchange) -> Response:
     def searched(served: ServedModel) -> ViewRecord:
         model = served.model
         if "translate" in served.components:
-            if not body.text.strip():
-                raise BadInput("the text is empty: there is no search to show")
             beam = replace(model.translator.base_beam, size=body.beam, best=1)
-            return record_tree(model.translator, body.text, beam).view_record()
+            searched = record_tree(model.translator, body.text, beam, body.prefix or None)
+            return searched.view_record()
+        if body.prefix:
+            raise BadInput("prefix: only of translations; a generator continues the text itself")
         generator = replace(model.generator, ending=Ending.of(body.steps, 0, ()))
         search: Search = Greedy()
         if body.temperature:
