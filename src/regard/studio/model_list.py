@@ -50,10 +50,9 @@ def _sites(served: ServedModel) -> list[dict[str, Any]]:
         {
             "name": site.name,
             "layers": [
-                {"heads": heads, "at": edits[site.name, layer, 0].edits[0].at}
+                {"heads": heads, "at": edits[site.name, layer, 0].edits[0].at if heads else ""}
                 for layer, heads in enumerate(site.heads)
-                if heads
             ],
         }
-        for site in served.facts.attention_sites
+        for site in served.model.inspected.sites
     ]

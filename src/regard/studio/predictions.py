@@ -33,8 +33,7 @@ def prediction_paths(served: ServedModel) -> list[str]:
 async def _predicted(exchange: Exchange, name: str) -> object:
     """The prediction for the text of a request, by a model with this predictor."""
     body = exchange.json(StudioRequest)
-    if not body.text.strip():
-        raise BadInput("the text is empty")
+    body.check_words()
 
     def predict(served: ServedModel) -> object:
         if name not in prediction_paths(served):
@@ -101,6 +100,8 @@ class EvidenceRequest(StudioRequest, kw_only=True):
         if self.character is None:
             return self.token
         model = served.model.inspected
+        if model.reads_images:
+            raise BadInput("character: an image has no words")
         return token_at(model, self.text, self.second, self.character, last=self.last)
 
 
@@ -130,6 +131,7 @@ async def evidence(exchange: Exchange) -> Response:
         raise BadInput(f"method: name one method, not {shown(body.method)}")
 
     def attributed(served: ServedModel, given: StudioInput) -> dict[str, object]:
+        body.check_words()
         attribute = partial(served.model.attribute, method=body.method, deletion=False)
         return attribute(given, body.target, token=body.position(served)).to_json()
 
@@ -148,6 +150,7 @@ async def what_if(exchange: Exchange) -> Response:
     body = exchange.json(WhatIfRequest)
 
     def compared(served: ServedModel, given: StudioInput) -> dict[str, object]:
+        body.check_words()
         without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
         return without(target=body.target, token=body.position(served)).to_json()
 

@@ -45,6 +45,11 @@ def test_what_a_translator_does_not_do_is_refused(translator, options, fault):
         translator.tree(TEXT, **options)
 
 
+def test_the_tree_of_a_blank_text_is_refused(translator):
+    with pytest.raises(BadInput, match="the text is empty: there is no search to show"):
+        translator.tree(" \n")
+
+
 def test_other_models_and_searches_are_refused():
     with pytest.raises(BadInput, match="a tree of tokens needs greedy search"):
         small_gpt2().tree("The old", Beam(2))

@@ -54,15 +54,15 @@ export function open(main, studio) {
   const cross = () => studio.get("map") ? Number(studio.get("map")) : Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
 
   const searching = live(async (signal) => {
-    const body = { model: model.value, text: text.value, beam: Number(beam.value), edits: editsOf(headsOff(studio, model.model)) };
+    const body = { model: model.value, text: text.value, beam: Number(beam.value), prefix: prefix.value, edits: editsOf(headsOff(studio, model.model)) };
     await tree.show(await askRecord("/studio/tree", body, signal));
   }, (error) => tree.fail(error?.message ?? ""));
 
   return {
     update() {
       for (const each of [model, text, prefix, beam, search, heads, switches]) each.update();
-      const input = [model.value, text.value, beam.value, studio.get("off")];
-      writing.request(JSON.stringify([...input, prefix.value, studio.get("at")]));
+      const input = [model.value, text.value, beam.value, studio.get("off"), prefix.value];
+      writing.request(JSON.stringify([...input, studio.get("at")]));
       if (search.isOpen) searching.request(JSON.stringify(input));
     },
     close() { writing.stop(); searching.stop(); attention.clear(); tree.clear(); },
