@@ -353,6 +353,95 @@ def test_the_tour_has_five_steps(open_studio):
     assert page.locator(".tour").count() == 0 and "tour=" not in page.url
 
 
+def test_a_field_can_be_emptied_and_typed_anew(open_studio):
+    page = open_studio("?page=translate")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    page.focus("textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    settle(page)
+    assert page.input_value("textarea") == "" and page.url.endswith("text=")
+    page.keyboard.type("the owl")
+    assert page.input_value("textarea") == "the owl"
+    again = open_studio("?page=understand&model=masks&masked=")
+    assert again.input_value("textarea:visible") == ""
+    again.locator("textarea:visible").press_sequentially("the")
+    assert again.input_value("textarea:visible") == "the"
+
+
+def test_a_model_is_compared_with_itself(open_studio):
+    page = open_studio("?page=compare&model=labels&text=the+owl")
+    second = page.get_by_label("Second model", exact=True)
+    assert second.input_value() == "labels"
+    second.select_option("mt")
+    page.get_by_label("First model", exact=True).select_option("mt")
+    settle(page)
+    assert second.input_value() == "mt" and "other=mt" in page.url
+    heads = page.locator(".side-by-side h3").all_inner_texts()
+    assert heads.count("mt (Transformer, 2017): translate") == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "translate&text=the+owl",
+        "understand&model=labels&text=the+owl&open=inside",
+        "generate&text=The+old&open=inside",
+        "compare&model=mt&other=mt&text=the+owl",
+    ],
+)
+def test_choices_in_a_view_are_in_the_address_and_the_back_button_undoes_them(open_studio, query):
+    page = open_studio(f"?page={query}")
+    view = page.locator("[data-kind=attention]").last
+    view.wait_for(**LIVE)
+    settle(page)
+    prefix = "other." if query.startswith("compare") else ""
+    scale = view.locator("[data-choice=scale]")
+    scale.get_by_label("square root").check()
+    view.locator("[data-choice=colours]").get_by_label("viridis").check()
+    view.locator("[data-choice=hide]").get_by_label("sinks").check()
+    for choice in ("scale=root", "colours=viridis", "hide=sinks"):
+        assert f"&{prefix}{choice}" in page.url
+    again = open_studio(page.url.partition("/studio")[2]).locator("[data-kind=attention]").last
+    again.wait_for(**LIVE)
+    assert again.get_by_label("square root").is_checked()
+    assert again.get_by_label("viridis").is_checked()
+    page.go_back()
+    assert not view.get_by_label("sinks").is_checked() and "hide" not in page.url
+    page.go_back()
+    page.go_back()
+    assert scale.get_by_label("linear").is_checked() and "scale" not in page.url
+
+
+def test_a_view_is_not_grey_once_an_error_is_over(open_studio):
+    page = open_studio("?page=compare&model=mt&other=labels&text=the+owl", refused=True)
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    page.route("**/studio/look", lambda route: route.fulfill(status=400, body="{}"))
+    page.fill("textarea", "the cow")
+    page.wait_for_selector(".view.old", **LIVE)
+    page.unroute("**/studio/look")
+    page.fill("textarea", "the owl")
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    settle(page)
+    assert page.locator(".old").count() == 0
+
+
+def test_choices_about_a_text_end_with_it(open_studio):
+    page = open_studio("?page=understand&model=labels&text=the+old+sailor&without=1&target=x")
+    page.fill("textarea:visible", "the owl")
+    page.wait_for_url(lambda url: "without" not in url and "target" not in url)
+    page.locator(".evidence button", has_text="owl").wait_for(**LIVE)
+    assert page.locator("section[aria-label=Evidence] caption").count() == 0
+
+
+def test_no_run_need_be_chosen(open_studio):
+    page = open_studio("?page=train&run=one")
+    page.wait_for_selector("[data-kind=curves]", **LIVE)
+    page.uncheck("input[value=one]")
+    page.wait_for_selector("[data-kind=curves]", state="detached", **LIVE)
+    assert page.locator(".runs input:checked").count() == 0
+
+
 ODD = {
     "empty": " ",
     "long": "owl " * 2_500,

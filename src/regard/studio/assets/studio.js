@@ -13,7 +13,8 @@ import { tour } from "./tour.js";
  * @property {Model[]} models
  * @property {boolean} runs whether there is a folder of runs
  * @property {(name: string, unless?: string) => string} get a choice of the address
- * @property {(changes: Record<string, string | number | null>, options?: {replace?: boolean}) => void} go change the address
+ * @property {(name: string) => boolean} has whether a choice is in the address
+ * @property {(changes: Record<string, string | number | null>, options?: {replace?: boolean}) => void} go change the address; null takes a choice out of it
  * @property {(text: string) => void} announce
  */
 
@@ -41,10 +42,11 @@ const studio = {
   models: [],
   runs: false,
   get: (name, unless = "") => choices().get(name) ?? unless,
+  has: (name) => choices().has(name),
   go: (changes, { replace = false } = {}) => {
     const next = choices();
     for (const [name, value] of Object.entries(changes))
-      if (value === null || value === "") next.delete(name);
+      if (value === null) next.delete(name);
       else next.set(name, String(value));
     const address = `/studio?${next}`;
     if (address !== location.pathname + location.search) history[replace ? "replaceState" : "pushState"](null, "", address);

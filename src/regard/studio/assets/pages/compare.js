@@ -8,16 +8,15 @@ const TASKS = ["translate", "classify", "fill", "generate", "score"];
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
-  const [first, second] = [modelField(studio, "model", "First model"), modelField(studio, "other", "Second model")];
-  const text = textField(studio, "text", "Input", { rows: 2, unless: "The old man reads a book." });
+  const [first, second] = [modelField(studio, "model", "First model"), modelField(studio, "other", "Second model", studio.models[1])];
+  const text = textField(studio, "text", "Input", { rows: 2, unless: "The old man reads a book.", resets: ["word", "other.word"] });
   const task = choiceField(studio, "task", "Task", [["", "what each does best"], ...TASKS.map((each) => [each, each])]);
   const places = [make("div", {}), make("div", {})];
-  const views = [viewPlace("Attention of the first model"), viewPlace("Attention of the second model")];
+  const views = [viewPlace(studio, "Attention of the first model"), viewPlace(studio, "Attention of the second model", "other.")];
   const note = make("p", { class: "note" });
   const fault = make("p", { class: "fault", role: "alert" });
   main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, text.element, task.element), note, fault,
     section("Outputs", make("div", { class: "side-by-side" }, ...places)), section("Attention", make("div", { class: "side-by-side" }, ...views.map((each) => each.element))));
-  const other = () => studio.get("other") ? second.value : studio.models[1]?.name ?? first.value;
   let ready = false; // checkpoints are in the lists
 
   /** A line for each label or word, with the difference to the other output. @param {import("../assets/parts.js").Output} own @param {import("../assets/parts.js").Output} its */
@@ -27,7 +26,7 @@ export function open(main, studio) {
     return make("li", {}, make("span", { dir: "auto" }, name), ` ${percent(share)}`, change && Math.abs(change) >= 0.0005 ? make("mark", {}, ` ${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`) : "");
   });
   const running = live(async (signal) => {
-    const models = [await openModel(studio, first.value, signal), await openModel(studio, other(), signal)];
+    const models = [await openModel(studio, first.value, signal), await openModel(studio, second.value, signal)];
     const paths = models.map((model) => outputPath(model, task.value));
     const outputs = await Promise.all(models.map((model, i) => outputOf(model, paths[i], text.value, signal)));
     if (signal.aborted) return;
@@ -47,9 +46,8 @@ export function open(main, studio) {
   }, (error) => { fault.textContent = error?.message ?? ""; for (const place of places) place.classList.toggle("old", Boolean(error)); });
   const update = () => {
     if (!ready) return;
-    for (const each of [first, second, text, task]) each.update();
-    if (!studio.get("other")) second.input.value = other();
-    running.request(JSON.stringify([first.value, other(), text.value, task.value]));
+    for (const each of [first, second, text, task, ...views]) each.update();
+    running.request(JSON.stringify([first.value, second.value, text.value, task.value]));
   };
   const list = async () => {
     const checkpoints = studio.runs ? checkpointsOf((await ask("/studio/runs")).runs) : [];

@@ -7,7 +7,7 @@ import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
-  const text = textField(studio, "text", "Text so far", { rows: 4, unless: "The old man", hint: "Edit any part of it; the model goes on from its end." });
+  const text = textField(studio, "text", "Text so far", { rows: 4, unless: "The old man", resets: ["step", "word", "node"], hint: "Edit any part of it; the model goes on from its end." });
   const steps = sliderField(studio, "steps", "Tokens", { min: 1, max: 48, unless: 12 });
   const search = choiceField(studio, "search", "Choice of tokens", [["greedy", "the most probable"], ["sample", "a sample"]]);
   const temperature = sliderField(studio, "temperature", "Temperature", { min: 0.1, max: 2, step: 0.1, unless: 1, say: (value) => value.toFixed(1) });
@@ -18,8 +18,8 @@ export function open(main, studio) {
   const keep = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner.at(-1)], step: null }) }, "Keep all and go on");
   const one = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner[1]], step: null }) }, "Keep one token");
   const again = make("button", { type: "button", onclick: () => studio.go({ search: "sample", seed: (seed.value + 1) % 100 }) }, "Another sample");
-  const tree = viewPlace("Candidates of each step");
-  const attention = viewPlace("Attention");
+  const tree = viewPlace(studio, "Candidates of each step");
+  const attention = viewPlace(studio, "Attention");
   const switches = headSwitches(studio, () => model.model);
   const [candidates, inside, heads] = [fold(studio, "tree", "All candidates of each step", tree.element), fold(studio, "inside", "Attention", attention.element), fold(studio, "heads", "Switch heads off", switches.element)];
   const sampling = make("div", { class: "fields" }, temperature.element, topP.element, seed.element);
@@ -64,7 +64,7 @@ export function open(main, studio) {
   const looking = live((signal) => showAttention(attention, { model: model.value, text: text.value, subwords: true, edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
   return {
     update() {
-      for (const each of [model, text, steps, search, temperature, topP, seed, candidates, inside, heads, switches]) each.update();
+      for (const each of [model, text, steps, search, temperature, topP, seed, candidates, inside, heads, switches, tree, attention]) each.update();
       sampling.hidden = search.value !== "sample";
       writing.request(JSON.stringify([model.value, text.value, steps.value, search.value, temperature.value, topP.value, seed.value, studio.get("off")]));
       draw();

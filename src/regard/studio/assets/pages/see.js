@@ -13,7 +13,7 @@ export function open(main, studio) {
   const preview = make("img", { class: "preview", alt: "The chosen image", hidden: true });
   const labels = make("ul", { class: "bars" });
   const changed = make("p", { class: "note" });
-  const attention = viewPlace("Attention over patches");
+  const attention = viewPlace(studio, "Attention over patches");
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const fault = make("p", { class: "fault", role: "alert" });
@@ -60,7 +60,7 @@ export function open(main, studio) {
   };
 
   const update = () => {
-    for (const each of [model, heads, switches]) each.update();
+    for (const each of [model, heads, switches, attention]) each.update();
     preview.hidden = !image;
     if (!image) return;
     preview.src = `data:image/*;base64,${image}`;

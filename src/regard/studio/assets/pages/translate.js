@@ -9,13 +9,13 @@ const EXAMPLE = "The old man reads a book.";
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
-  const text = textField(studio, "text", "Source text", { rows: 2, unless: EXAMPLE });
+  const text = textField(studio, "text", "Source text", { rows: 2, unless: EXAMPLE, resets: ["at", "word", "node"] });
   const prefix = textField(studio, "prefix", "The translation begins with", { hint: "Forced words; leave empty for the model's own." });
   const beam = choiceField(studio, "beam", "Beam", [["4", "4 hypotheses"], ["1", "greedy"], ["2", "2 hypotheses"], ["8", "8 hypotheses"]]);
   const list = make("ol", { class: "hypotheses" });
   const changed = make("div", {});
-  const attention = viewPlace("Attention");
-  const tree = viewPlace("Beam search");
+  const attention = viewPlace(studio, "Attention");
+  const tree = viewPlace(studio, "Beam search");
   const switches = headSwitches(studio, () => model.model);
   const search = fold(studio, "tree", "Beam search: every candidate, and why it was pruned", tree.element);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
@@ -44,14 +44,10 @@ export function open(main, studio) {
       make("dt", {}, `without ${namesOf(off)}`), make("dd", {}, marked(edited[0].text, own[0].text)))] : []));
     studio.announce(`${edited ? "Without heads: " : ""}${shown[chosen].text}`);
     const target = shown[chosen].text;
-    if (target) await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, viewOptions());
+    if (target) await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, { map: cross() });
   }, (error) => { attention.fail(error?.message ?? ""); list.classList.toggle("old", Boolean(error)); });
 
-  const viewOptions = () => ({
-    map: cross(), layer: studio.get("layer", "none"), head: studio.get("head", "none"), view: studio.get("view", "both"),
-    onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
-  });
-  const cross = () => studio.get("map") ? Number(studio.get("map")) : Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
+  const cross = () => Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
 
   const searching = live(async (signal) => {
     const body = { model: model.value, text: text.value, beam: Number(beam.value), edits: editsOf(headsOff(studio, model.model)) };
@@ -60,7 +56,7 @@ export function open(main, studio) {
 
   return {
     update() {
-      for (const each of [model, text, prefix, beam, search, heads, switches]) each.update();
+      for (const each of [model, text, prefix, beam, search, heads, switches, attention, tree]) each.update();
       const input = [model.value, text.value, beam.value, studio.get("off")];
       writing.request(JSON.stringify([...input, prefix.value, studio.get("at")]));
       if (search.isOpen) searching.request(JSON.stringify(input));

@@ -9,6 +9,7 @@ const DRAWN = ["roles", "resolve"]; // paths of the studio itself
 /** @type {Record<string, string>} */
 const NAMES = { classify: "label", tag: "tag words", roles: "who does what to whom", resolve: "which mentions are the same", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
 const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
+const ABOUT = ["target", "without", "part", "word"]; // choices about a text
 const ENDS = ["start", "end"]; // of an answer
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
@@ -25,11 +26,11 @@ export function open(main, studio) {
   const tasksOf = () => TASKS.filter((path) => model.model.paths.includes(path));
   const taskNow = () => tasksOf().includes(studio.get("task")) ? studio.get("task") : tasksOf()[0];
   const fields = {
-    text: textField(studio, "text", "Text", { rows: 2, unless: "This film is a small wonder." }),
-    masked: textField(studio, "masked", "Text with masks", { rows: 2 }),
-    second: textField(studio, "second", "Second text", { hint: "For models that read pairs; leave empty for one text." }),
-    question: textField(studio, "question", "Question", { unless: "Who reads the book?" }),
-    context: textField(studio, "context", "Text with the answer", { rows: 3, unless: "The old man reads a book in the garden." }),
+    text: textField(studio, "text", "Text", { rows: 2, unless: "This film is a small wonder.", resets: ABOUT }),
+    masked: textField(studio, "masked", "Text with masks", { rows: 2, unless: () => `The old man ${model.model.mask} a book.`, resets: ABOUT }),
+    second: textField(studio, "second", "Second text", { resets: ABOUT, hint: "For models that read pairs; leave empty for one text." }),
+    question: textField(studio, "question", "Question", { unless: "Who reads the book?", resets: ABOUT }),
+    context: textField(studio, "context", "Text with the answer", { rows: 3, unless: "The old man reads a book in the garden.", resets: ABOUT }),
     choices: textField(studio, "choices", "Continuations, one a line", { rows: 3, unless: "and slept.\nand barked." }),
   };
   /** @type {Record<string, (keyof typeof fields)[]>} */
@@ -39,7 +40,7 @@ export function open(main, studio) {
   const words = make("p", { class: "evidence" });
   const evidenceNote = make("p", { class: "note" });
   const compared = make("div", {});
-  const attention = viewPlace("Attention");
+  const attention = viewPlace(studio, "Attention");
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const inside = fold(studio, "inside", "Attention", attention.element);
@@ -48,18 +49,17 @@ export function open(main, studio) {
     model.element, task, ...Object.values(fields).map((field) => field.element));
   main.append(form, section("Prediction", result), evidence, heads.element, inside.element);
 
-  const maskedText = () => studio.get("masked") || `The old man ${model.model.mask} a book.`;
   const input = () => {
     const now = taskNow();
     if (now === "answer") return { question: fields.question.value, context: fields.context.value };
     if (now === "choose") return { first: fields.text.value, choices: fields.choices.value.split("\n").filter(Boolean) };
-    if (now === "fill") return { text: maskedText() };
+    if (now === "fill") return { text: fields.masked.value };
     return fields.second.value && now === "classify" ? { first: fields.text.value, second: fields.second.value } : { text: fields.text.value };
   };
   const looked = () => {
     const now = taskNow();
     if (now === "answer") return { text: fields.question.value, second: fields.context.value };
-    if (now === "fill") return { text: maskedText() };
+    if (now === "fill") return { text: fields.masked.value };
     return fields.second.value && now === "classify" ? { text: fields.text.value, second: fields.second.value } : { text: fields.text.value };
   };
   const offWords = () => studio.get("without").split(",").filter(Boolean).map(Number);
@@ -156,7 +156,7 @@ export function open(main, studio) {
         type: "button", "aria-pressed": String(off.includes(number)), dir: "auto",
         "aria-label": `${word}: ${values[number]?.toFixed(3)}; ${off.includes(number) ? "switched off" : "switch off"}`,
         title: `${values[number]?.toFixed(4)}`,
-        onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") }),
+        onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") || null }),
       }, word);
       const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
       button.style.background = cssColour(pixel);
@@ -186,10 +186,7 @@ export function open(main, studio) {
     studio.announce(`Without ${found.without.join(", ")}: ${found.targets[0]} ${found.after[0].toFixed(3)}, before ${found.before[0].toFixed(3)}`);
   }, (error) => { if (error) compared.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
 
-  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal, {
-    map: studio.get("map", "0"), layer: studio.get("layer", "none"), head: studio.get("head", "none"), view: studio.get("view", "both"),
-    onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
-  }), (error) => attention.fail(error?.message ?? ""));
+  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
 
   const clearEvidence = () => { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; };
   /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
@@ -206,12 +203,11 @@ export function open(main, studio) {
   return {
     update() {
       const now = taskNow();
-      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null, part: null }));
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), { resets: ABOUT });
       task.replaceChildren(tasks.element);
       task.hidden = tasksOf().length < 2;
-      for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
+      for (const each of [model, method, heads, inside, switches, tasks, attention, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
-      if (!studio.get("masked") && fields.masked.input !== document.activeElement) fields.masked.input.value = maskedText();
       evidence.hidden = !EXPLAINED.includes(now);
       predicting.request(JSON.stringify([predictionKey(), studio.get("target")]));
       explain();
