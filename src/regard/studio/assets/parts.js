@@ -1,7 +1,7 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
-import { draw, make, range, written } from "../views/base.js";
-import { ask, askModel, askRecord, LONGEST } from "./api.js";
+import { draw, make, range, within, written } from "../views/base.js";
+import { ask, askModel, askRecord, load as loadModule, LONGEST } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 /** @typedef {import("./studio.js").Model} Model */
@@ -31,6 +31,13 @@ export function textField(studio, name, label, { rows = 0, unless = "", hint = "
   };
 }
 const KEPT = LONGEST + 1; // characters of a text in the address: enough to say that it is too long
+/** Put new children into an element; the button or field with the focus keeps it, by its place. @param {any} element @param {any[]} children */
+export function refill(element, ...children) {
+  const able = () => [...element.querySelectorAll("button:not(:disabled), select, input")];
+  const at = able().indexOf(document.activeElement);
+  element.replaceChildren(...children);
+  if (at >= 0) able().slice(0, at + 1).at(-1)?.focus({ preventScroll: true });
+}
 /** A choice of a list whose value is in the address. @param {Studio} studio @param {string} name @param {string} label
  * @param {string[][]} values pairs of a value and its text @param {{resets?: string[], unless?: string}} [options] unless: the default, the first if none is given */
 export function choiceField(studio, name, label, values, { resets = [], unless = values[0]?.[0] ?? "" } = {}) {
@@ -131,7 +138,7 @@ export function viewPlace(studio, label, prefix = "") {
       };
       const module = MODULES[record.kind] ?? record.kind;
       if (view && kind === record.kind) return view.update(record, { load, choices });
-      const { render } = await import(`../views/${module}.js`);
+      const { render } = await loadModule(`../views/${module}.js`);
       view?.destroy();
       view = render(body, record, { load, choices, onOptions });
       kind = record.kind;
@@ -195,12 +202,13 @@ export function headSwitches(studio, model) {
     for (const button of element.querySelectorAll("[data-head]")) button.setAttribute("aria-pressed", String(off.includes(button.dataset.head)));
   };
   element.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const buttons = /** @type {HTMLElement[]} */ ([...element.querySelectorAll("[data-head]")]);
-    const here = buttons.indexOf(/** @type {HTMLElement} */ (document.activeElement));
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (here < 0 || !step) return;
+    const rows = [...element.querySelectorAll("tr")].map((row) => [...row.querySelectorAll("[data-head]")]).filter((row) => row.length);
+    const row = rows.findIndex((each) => each.includes(document.activeElement));
+    const step = /** @type {Record<string, number[]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] })[event.key];
+    if (row < 0 || !step) return;
     event.preventDefault();
-    buttons[(here + step + buttons.length) % buttons.length].focus();
+    const next = rows[within(row + step[0], rows.length)];
+    next[within(rows[row].indexOf(document.activeElement) + step[1], next.length)].focus();
   });
   return { element, update };
 }
@@ -209,12 +217,14 @@ export function headSwitches(studio, model) {
 
 /** @typedef {{text: string, shares: [string, number][], lines: string[]}} Output */
 export const EMPTY = "(empty)"; // in place of a text without a word
-const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
+export const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
 /** The path that gives the output of a model: the wanted one, or what it does best. @param {Model} model @param {string} [wanted] */
 export const outputPath = (model, wanted = "") => model.paths.includes(wanted) ? wanted : OUTPUTS.find((each) => model.paths.includes(each)) ?? "";
+/** Whether a model reads one text, rather than images, or a question with its text. @param {Model} model */
+export const readsText = (model) => Boolean(outputPath(model)) || !["label-image", "answer"].some((path) => model.paths.includes(path));
 /** What a model makes of a text. @param {Model} model @param {string} path @param {string} text @param {AbortSignal} [signal] @returns {Promise<Output>} */
 export async function outputOf(model, path, text, signal) {
-  if (!path) return { text: "", shares: [], lines: ["This model has no output for a text; its attention is below."] };
+  if (!path) return { text: "", shares: [], lines: [`This model has no output for one text${model.sites.length && readsText(model) ? "; its attention is below" : ""}.`] };
   const input = path === "fill" && model.mask && !text.includes(model.mask) ? `${text} ${model.mask}` : text;
   const [record] = await askModel(path, { model: model.name, text: input, ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) }, signal);
   if (path === "classify") return { text: String(record.label ?? ""), shares: Object.entries(record.probabilities ?? {}), lines: Object.entries(record.values ?? {}).map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };

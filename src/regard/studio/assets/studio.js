@@ -1,7 +1,7 @@
 // @ts-check
 // The studio: pages over the models of the server. The address holds all choices of a page.
 import { make } from "../views/base.js";
-import { ask } from "./api.js";
+import { ask, load } from "./api.js";
 import { tour } from "./tour.js";
 
 /**
@@ -90,12 +90,17 @@ async function show(focus = false) {
   showNav();
   document.title = page ? `${page.title} · regard studio` : "regard studio";
   if (!page) return showHome();
-  const { open: openPage } = await import(`../pages/${name}.js`);
+  const { open: openPage } = await load(`../pages/${name}.js`).catch((error) => ({ open: () => showFault(error) }));
   if (open.name !== name) return;
   main.replaceChildren(make("h1", {}, page.title), make("p", { class: "summary" }, page.about));
   open.page = openPage(main, { ...studio, models: page.always ? studio.models : studio.models.filter(page.fits) });
   open.page?.update();
   if (focus) main.focus();
+}
+/** @param {Error} error @returns {null} there is no page */
+function showFault(error) {
+  main.append(make("p", { class: "fault", role: "alert" }, error.message));
+  return null;
 }
 function showHome() {
   main.replaceChildren(make("h1", {}, "What would you like to look into?"),
@@ -114,6 +119,6 @@ try {
   await show();
   if (studio.get("tour")) tour(studio);
 } catch (error) {
-  main.replaceChildren(make("p", { class: "fault", role: "alert" }, `The server did not answer: ${/** @type {Error} */ (error).message}`));
+  showFault(/** @type {Error} */ (error));
 }
 document.documentElement.dataset.ready = "";

@@ -1,7 +1,7 @@
 // @ts-check
 // Train: curves of runs as they go or of finished ones, samples, heads while they form, and branches from checkpoints.
 import { make, range } from "../views/base.js";
-import { ask, askRecord, live } from "../assets/api.js";
+import { ask, askRecord, live, needText } from "../assets/api.js";
 import { checkpointsOf, choiceField, EMPTY, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
 
 const EVERY = 5000; // milliseconds between two looks at a run that goes on
@@ -139,6 +139,7 @@ export function open(main, studio) {
   const sampling = live(async (signal) => {
     const able = runs.filter((run) => chosen().includes(run.name));
     const known = able.flatMap((run) => spread(checkpointsOf([run]), Math.floor(MOST_SAMPLES / able.length)));
+    needText(sampled.value);
     if (!known.length) { outputs.replaceChildren(); sampleNote.textContent = "None of these runs has a checkpoint that can be opened yet."; return; }
     const rows = [];
     let before = /** @type {string | null} */ (null);

@@ -1,8 +1,8 @@
 // @ts-check
 // Translate: n-best translations while you type, their alignment, the search, and the sentence without some heads.
 import { make } from "../views/base.js";
-import { askModel, askRecord, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { askModel, askRecord, live, needText } from "../assets/api.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, refill, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const EXAMPLE = "The old man reads a book.";
 
@@ -24,11 +24,12 @@ export function open(main, studio) {
     section("Translations", list, changed), heads.element, section("Alignment", attention.element), search.element);
 
   /** @param {any[]} records @param {number} chosen */
-  const showList = (records, chosen) => list.replaceChildren(...records.map((record, number) => make("li", {},
+  const showList = (records, chosen) => refill(list, ...records.map((record, number) => make("li", {},
     make("button", { type: "button", "aria-pressed": String(number === chosen), dir: "auto", onclick: () => studio.go({ at: number || null }) }, record.text || "(empty)"),
     make("span", { class: "quiet" }, ` ${record.score.toFixed(2)}`))));
 
   const writing = live(async (signal) => {
+    needText(text.value);
     const request = { model: model.value, text: text.value, beam: Number(beam.value), best: Math.min(Number(beam.value), 4), search: "beam", ...(prefix.value ? { prefix: prefix.value } : {}) };
     const off = headsOff(studio, model.model);
     const [own, edited] = await Promise.all([
@@ -44,15 +45,27 @@ export function open(main, studio) {
       make("dt", {}, `without ${namesOf(off)}`), make("dd", {}, marked(edited[0].text, own[0].text)))] : []));
     studio.announce(`${edited ? "Without heads: " : ""}${shown[chosen].text}`);
     const target = shown[chosen].text;
-    if (target) await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, { map: cross() });
-  }, (error) => { attention.fail(error?.message ?? ""); list.classList.toggle("old", Boolean(error)); });
+    if (!target) {
+      attention.clear();
+      changed.append(make("p", { class: "note" }, "The translation has no word, so that there is nothing to align."));
+    } else await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, { map: cross() });
+  }, (error) => {
+    if (!text.value.trim()) for (const each of [list, changed]) each.replaceChildren();
+    if (!text.value.trim()) attention.clear();
+    attention.fail(error?.message ?? "");
+    list.classList.toggle("old", Boolean(error));
+  });
 
   const cross = () => Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
 
   const searching = live(async (signal) => {
+    needText(text.value);
     const body = { model: model.value, text: text.value, beam: Number(beam.value), edits: editsOf(headsOff(studio, model.model)) };
     await tree.show(await askRecord("/studio/tree", body, signal));
-  }, (error) => tree.fail(error?.message ?? ""));
+  }, (error) => {
+    if (!text.value.trim()) tree.clear();
+    tree.fail(error?.message ?? "");
+  });
 
   return {
     update() {

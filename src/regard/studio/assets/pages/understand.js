@@ -1,8 +1,8 @@
 // @ts-check
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
 import { cssColour, inkOn, make, signedScale } from "../views/base.js";
-import { ask, askModel, live } from "../assets/api.js";
-import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { ask, askModel, live, needText } from "../assets/api.js";
+import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, refill, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
 const DRAWN = ["roles", "resolve"]; // paths of the studio itself
@@ -62,6 +62,8 @@ export function open(main, studio) {
     if (now === "fill") return { text: fields.masked.value };
     return fields.second.value && now === "classify" ? { text: fields.text.value, second: fields.second.value } : { text: fields.text.value };
   };
+  const needed = () => READS[taskNow()].filter((name) => name !== "second").map((name) => fields[name].value);
+  const isBlank = () => needed().some((text) => !text.trim());
   const offWords = () => studio.get("without").split(",").filter(Boolean).map(Number);
 
   /** @param {string} name @param {number} share @param {boolean} chosen @param {(() => void) | null} choose */
@@ -127,6 +129,7 @@ export function open(main, studio) {
   };
   const predictionKey = () => JSON.stringify([model.value, taskNow(), input(), studio.get("off")]);
   const predicting = live(async (signal) => {
+    needText(...needed());
     const edits = editsOf(headsOff(studio, model.model));
     const request = { model: model.value, ...input(), ...(edits.length ? { edits } : {}) };
     const key = predictionKey();
@@ -134,7 +137,7 @@ export function open(main, studio) {
     if (signal.aborted) return;
     [record, predicted, pointed] = [answer, key, null];
     result.classList.remove("old");
-    result.replaceChildren(...draw(record));
+    refill(result, ...draw(record));
     for (const text of result.querySelectorAll(".arcs text")) narrow(text);
     studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? record.frames?.map((/** @type {any} */ frame) => frame.brackets).join("; ") ?? ""}`);
     explain();
@@ -142,7 +145,7 @@ export function open(main, studio) {
     if (!error) return;
     predicted = "";
     result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message));
-    if (taskNow() !== "classify") clearEvidence();
+    if (taskNow() !== "classify" || isBlank()) clearEvidence();
   });
 
   /** @param {any} found */
@@ -151,7 +154,7 @@ export function open(main, studio) {
     const most = Math.max(1e-9, ...values.map(Math.abs));
     const scale = signedScale(words);
     const off = offWords();
-    words.replaceChildren(...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
+    refill(words, ...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
       const button = make("button", {
         type: "button", "aria-pressed": String(off.includes(number)), dir: "auto",
         "aria-label": `${word}: ${values[number]?.toFixed(3)}; ${off.includes(number) ? "switched off" : "switch off"}`,
@@ -191,6 +194,10 @@ export function open(main, studio) {
   const clearEvidence = () => { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; };
   /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
   const explain = () => {
+    if (isBlank()) {
+      for (const each of [attributing, wondering]) each.stop();
+      return;
+    }
     const target = EXPLAINED.includes(taskNow()) ? aim() : null;
     for (const button of result.querySelectorAll("[data-part]")) button.setAttribute("aria-pressed", String(Number(button.dataset.part) === part()));
     if (!target) {
@@ -204,7 +211,7 @@ export function open(main, studio) {
     update() {
       const now = taskNow();
       const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), { resets: ABOUT });
-      task.replaceChildren(tasks.element);
+      refill(task, tasks.element);
       task.hidden = tasksOf().length < 2;
       for (const each of [model, method, heads, inside, switches, tasks, attention, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
@@ -212,7 +219,10 @@ export function open(main, studio) {
       predicting.request(JSON.stringify([predictionKey(), studio.get("target")]));
       explain();
       if (last) drawWords(last);
-      if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
+      if (isBlank()) {
+        looking.stop();
+        attention.clear();
+      } else if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
     },
     close() { for (const each of [predicting, attributing, wondering, looking]) each.stop(); attention.clear(); },
   };
