@@ -353,6 +353,190 @@ def test_the_tour_has_five_steps(open_studio):
     assert page.locator(".tour").count() == 0 and "tour=" not in page.url
 
 
+def test_a_field_can_be_emptied_and_typed_anew(open_studio):
+    page = open_studio("?page=translate")
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    page.focus("textarea")
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    settle(page)
+    assert page.input_value("textarea") == "" and page.url.endswith("text=")
+    page.keyboard.type("the owl")
+    assert page.input_value("textarea") == "the owl"
+    again = open_studio("?page=understand&model=masks&masked=")
+    assert again.input_value("textarea:visible") == ""
+    again.locator("textarea:visible").press_sequentially("the")
+    assert again.input_value("textarea:visible") == "the"
+
+
+def test_a_model_is_compared_with_itself(open_studio):
+    page = open_studio("?page=compare&model=labels&text=the+owl")
+    second = page.get_by_label("Second model", exact=True)
+    assert second.input_value() == "labels"
+    second.select_option("mt")
+    page.get_by_label("First model", exact=True).select_option("mt")
+    settle(page)
+    assert second.input_value() == "mt" and "other=mt" in page.url
+    heads = page.locator(".side-by-side h3").all_inner_texts()
+    assert heads.count("mt (Transformer, 2017): translate") == 2
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "translate&text=the+owl",
+        "understand&model=labels&text=the+owl&open=inside",
+        "generate&text=The+old&open=inside",
+        "compare&model=mt&other=mt&text=the+owl",
+    ],
+)
+def test_choices_in_a_view_are_in_the_address_and_the_back_button_undoes_them(open_studio, query):
+    page = open_studio(f"?page={query}")
+    view = page.locator("[data-kind=attention]").last
+    view.wait_for(**LIVE)
+    settle(page)
+    prefix = "other." if query.startswith("compare") else ""
+    scale = view.locator("[data-choice=scale]")
+    scale.get_by_label("square root").check()
+    view.locator("[data-choice=colours]").get_by_label("viridis").check()
+    view.locator("[data-choice=hide]").get_by_label("sinks").check()
+    for choice in ("scale=root", "colours=viridis", "hide=sinks"):
+        assert f"&{prefix}{choice}" in page.url
+    again = open_studio(page.url.partition("/studio")[2]).locator("[data-kind=attention]").last
+    again.wait_for(**LIVE)
+    assert again.get_by_label("square root").is_checked()
+    assert again.get_by_label("viridis").is_checked()
+    page.go_back()
+    assert not view.get_by_label("sinks").is_checked() and "hide" not in page.url
+    page.go_back()
+    page.go_back()
+    assert scale.get_by_label("linear").is_checked() and "scale" not in page.url
+
+
+def test_a_view_is_not_grey_once_an_error_is_over(open_studio):
+    page = open_studio("?page=compare&model=mt&other=labels&text=the+owl", refused=True)
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    page.route("**/studio/look", lambda route: route.fulfill(status=400, body="{}"))
+    page.fill("textarea", "the cow")
+    page.wait_for_selector(".view.old", **LIVE)
+    page.unroute("**/studio/look")
+    page.fill("textarea", "the owl")
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    settle(page)
+    assert page.locator(".old").count() == 0
+
+
+def test_choices_about_a_text_end_with_it(open_studio):
+    page = open_studio("?page=understand&model=labels&text=the+old+sailor&without=1&target=x")
+    page.fill("textarea:visible", "the owl")
+    page.wait_for_url(lambda url: "without" not in url and "target" not in url)
+    page.locator(".evidence button", has_text="owl").wait_for(**LIVE)
+    assert page.locator("section[aria-label=Evidence] caption").count() == 0
+
+
+def test_no_run_need_be_chosen(open_studio):
+    page = open_studio("?page=train&run=one")
+    page.wait_for_selector("[data-kind=curves]", **LIVE)
+    page.uncheck("input[value=one]")
+    page.wait_for_selector("[data-kind=curves]", state="detached", **LIVE)
+    assert page.locator(".runs input:checked").count() == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "translate&open=tree&text=the+owl",
+        "understand&model=labels&open=inside&text=the+owl",
+        "compare&model=mt&other=labels&text=the+owl",
+    ],
+)
+def test_nothing_is_left_of_a_text_that_was_emptied(open_studio, query):
+    page = open_studio(f"?page={query}")
+    page.locator("[data-kind=attention]").last.wait_for(**LIVE)
+    settle(page)
+    page.fill("textarea:visible", " ")
+    page.get_by_text("The text is empty: type one.").first.wait_for(**LIVE)
+    settle(page)
+    left = "[data-kind], .hypotheses li, .result .bars, .evidence button, .side-by-side h3"
+    assert page.locator(left).count() == 0
+
+
+def test_the_keyboard_keeps_its_place_when_lists_are_drawn_anew(open_studio):
+    page = open_studio("?page=generate&text=The+old&steps=3")
+    page.wait_for_selector(".written button", **LIVE)
+    focused = "document.activeElement.closest('.written, .options, .evidence')?.className"
+    page.locator(".written button").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert "step=2" in page.url and page.evaluate(focused) == "written"
+    page.locator(".options button:not([disabled])").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: "step=" not in url)
+    settle(page)
+    assert page.evaluate(focused) == "options"
+    page = open_studio("?page=understand&model=labels&text=the+old+sailor")
+    page.locator(".evidence button").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("caption:has-text('Without word 1 (old)')", **LIVE)
+    assert page.evaluate(focused) == "evidence"
+    assert page.evaluate("document.activeElement.textContent") == "old"
+
+
+def test_arrow_keys_move_up_and_down_between_layers(open_studio):
+    page = open_studio("?page=translate&text=the+owl&open=heads")
+    heads = page.locator("[data-head]").evaluate_all("all => all.map((each) => each.dataset.head)")
+    rows = list(dict.fromkeys(head.rpartition(".")[0] for head in heads))
+    page.focus(f"[data-head='{rows[0]}.1']")
+    for key, place in (("ArrowDown", rows[1]), ("ArrowUp", rows[0]), ("ArrowUp", rows[0])):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.head") == f"{place}.1"
+
+
+def test_a_file_that_is_no_image_leaves_nothing_of_the_one_before(open_studio):
+    picture = io.BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(picture, "PNG")
+    page = open_studio("?page=see", refused=True)
+    for name, content in (("a.png", picture.getvalue()), ("b.png", b"no image")):
+        given = {"name": name, "mimeType": "image/png", "buffer": content}
+        page.set_input_files("input[type=file]", given)
+        if name == "a.png":
+            page.wait_for_selector("[data-kind=image_patches]", **LIVE)
+    page.wait_for_selector(".fault:has-text('image')", **LIVE)
+    settle(page)
+    assert page.locator(".preview:visible, .bars li, [data-kind]").count() == 0
+
+
+def test_a_studio_that_has_ended_says_so(open_studio):
+    page = open_studio("?page=translate&text=the+owl", refused=True)
+    page.wait_for_selector(".hypotheses button", **LIVE)
+    settle(page)
+    page.route("**/*", lambda route: route.abort())
+    page.fill("textarea", "the cow")
+    page.wait_for_selector(".fault:has-text('Start it again with regard studio')", **LIVE)
+    page.get_by_role("link", name="Papers").click()
+    page.wait_for_selector("h1:text-is('Papers') ~ .fault:has-text('does not answer')", **LIVE)
+
+
+def test_a_long_text_that_is_pasted_is_refused_and_not_cut(open_studio):
+    page = open_studio("?page=translate&text=the+owl")
+    page.fill("textarea", "owl " * 5_000)
+    page.get_by_text("the studio reads at most 4,000.").first.wait_for(**LIVE)
+
+
+def test_a_step_that_is_no_number_is_the_first(open_studio):
+    page = open_studio("?page=generate&text=The+old&steps=3&step=abc")
+    page.wait_for_selector(".options :text('Token 1')", **LIVE)
+    assert page.get_attribute(".written button >> nth=0", "aria-pressed") == "true"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [("answers", "ask it on the page Understand"), ("images", "give it one on the page See")],
+)
+def test_a_model_that_reads_no_single_text_is_not_asked(open_studio, model, told):
+    page = open_studio(f"?page=compare&model=mt&other={model}&text=the+owl")
+    page.wait_for_selector(f".fault:has-text('{told}')", **LIVE)
+
+
 ODD = {
     "empty": " ",
     "long": "owl " * 2_500,

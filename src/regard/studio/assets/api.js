@@ -3,23 +3,30 @@
 import { decode } from "../views/base.js";
 
 export const LONGEST = 4000; // characters of a text
+const GONE = "The studio does not answer: it was stopped, or cannot be reached. Start it again with regard studio and your models, then reload this page.";
+/** Refuse a text without a word. @param {string[]} texts */
+export function needText(...texts) {
+  if (texts.some((text) => !text.trim())) throw new Error("The text is empty: type one.");
+}
 /** Refuse a text that is too long to be read while one types. @param {any} body */
 function check(body) {
   for (const [name, value] of Object.entries(body ?? {})) {
     const texts = (Array.isArray(value) ? value : [value]).filter((each) => typeof each === "string" && name !== "image");
     const most = Math.max(0, ...texts.map((text) => text.length));
-    if (most > LONGEST) throw new Error(`The text has ${most.toLocaleString("en")} characters; the studio reads at most ${LONGEST.toLocaleString("en")}.`);
+    if (most > LONGEST) throw new Error(`The text has too many characters; the studio reads at most ${LONGEST.toLocaleString("en")}.`);
   }
 }
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] */
 async function send(path, body, signal) {
   check(body);
   const given = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
-  const response = await fetch(path, { ...given, signal });
+  const response = await fetch(path, { ...given, signal }).catch((error) => { throw signal?.aborted ? error : new Error(GONE); });
   if (response.ok) return response;
   const content = await response.json().catch(() => null);
   throw new Error(content?.error?.message ?? `the server answered ${response.status}`);
 }
+/** A module of the studio. @param {string} path @returns {Promise<any>} */
+export const load = (path) => import(path).catch(() => { throw new Error(GONE); });
 /** The answer of a path as JSON; without a body it is a GET. @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] @returns {Promise<any>} */
 export const ask = async (path, body, signal) => (await send(path, body, signal)).json();
 /** The record of a view. @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] */

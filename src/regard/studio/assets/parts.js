@@ -1,7 +1,7 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
-import { draw, make, range } from "../views/base.js";
-import { ask, askModel, askRecord, LONGEST } from "./api.js";
+import { draw, make, range, within, written } from "../views/base.js";
+import { ask, askModel, askRecord, load as loadModule, LONGEST } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 /** @typedef {import("./studio.js").Model} Model */
@@ -12,37 +12,52 @@ export function labelled(label, input, hint = "") {
   input.id ||= `field-${ids++}`;
   return make("p", { class: "field" }, make("label", { for: input.id }, label), input, hint ? make("small", { class: "quiet" }, hint) : "");
 }
-/** A text whose value is in the address. Typing replaces the address, so that the back button skips letters.
- * @param {Studio} studio @param {string} name @param {string} label @param {{rows?: number, unless?: string, hint?: string}} [options] */
-export function textField(studio, name, label, { rows = 0, unless = "", hint = "" } = {}) {
+/** Choices to take out of the address. @param {string[]} names @returns {Record<string, null>} */
+const without = (names) => Object.fromEntries(names.map((name) => [name, null]));
+/** A text whose value is in the address; one that was emptied is there, too. Typing replaces the address, so that the
+ * back button skips letters. Choices about the old text, the resets, are dropped with it.
+ * @param {Studio} studio @param {string} name @param {string} label
+ * @param {{rows?: number, unless?: string | (() => string), hint?: string, resets?: string[]}} [options] */
+export function textField(studio, name, label, { rows = 0, unless = "", hint = "", resets = [] } = {}) {
+  const first = () => typeof unless === "string" ? unless : unless();
   const input = make(rows ? "textarea" : "input", {
-    ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto", maxlength: LONGEST,
-    oninput: () => studio.go({ [name]: input.value === unless ? null : input.value }, { replace: true }),
+    ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto",
+    oninput: () => studio.go({ ...without(resets), [name]: input.value === first() ? null : input.value.slice(0, KEPT) }, { replace: true }),
   });
   return {
     element: labelled(label, input, hint), input,
-    get value() { return studio.get(name, unless); },
-    update() { if (input.value !== studio.get(name, unless)) input.value = studio.get(name, unless); },
+    get value() { return studio.get(name, first()); },
+    update() { if (input.value !== this.value) input.value = this.value; },
   };
 }
+const KEPT = LONGEST + 1; // characters of a text in the address: enough to say that it is too long
+/** Put new children into an element; the button or field with the focus keeps it, by its place. @param {any} element @param {any[]} children */
+export function refill(element, ...children) {
+  const able = () => [...element.querySelectorAll("button:not(:disabled), select, input")];
+  const at = able().indexOf(document.activeElement);
+  element.replaceChildren(...children);
+  if (at >= 0) able().slice(0, at + 1).at(-1)?.focus({ preventScroll: true });
+}
 /** A choice of a list whose value is in the address. @param {Studio} studio @param {string} name @param {string} label
- * @param {string[][]} values pairs of a value and its text; the first is the default @param {() => Record<string, null>} [resets] */
-export function choiceField(studio, name, label, values, resets = () => ({})) {
-  const input = make("select", { onchange: () => studio.go({ ...resets(), [name]: input.value === values[0]?.[0] ? null : input.value }) },
+ * @param {string[][]} values pairs of a value and its text @param {{resets?: string[], unless?: string}} [options] unless: the default, the first if none is given */
+export function choiceField(studio, name, label, values, { resets = [], unless = values[0]?.[0] ?? "" } = {}) {
+  const input = make("select", { onchange: () => studio.go({ ...without(resets), [name]: input.value === unless ? null : input.value }) },
     ...values.map(([value, text]) => make("option", { value }, text)));
   return {
     element: labelled(label, input), input,
     get value() {
-      const chosen = studio.get(name, values[0]?.[0]);
-      return values.some(([value]) => value === chosen) ? chosen : values[0]?.[0] ?? "";
+      const chosen = studio.get(name, unless);
+      return values.some(([value]) => value === chosen) ? chosen : unless;
     },
     update() { input.value = this.value; },
   };
 }
-/** @param {Studio} studio @param {string} [name] @param {string} [label] */
-export function modelField(studio, name = "model", label = "Model") {
+const OF_A_MODEL = ["off", "at", "map", "layer", "head", "heads", "site", "node", "word"]; // choices that another model need not have
+/** @param {Studio} studio @param {string} [name] @param {string} [label] @param {Model} [first] the model that is chosen at first */
+export function modelField(studio, name = "model", label = "Model", first = studio.models[0]) {
   const values = studio.models.map((each) => [each.name, `${each.name} (${each.paper})`]);
-  const field = choiceField(studio, name, label, values, () => ({ off: null, at: null }));
+  const prefix = name === "model" ? "" : `${name}.`;
+  const field = choiceField(studio, name, label, values, { resets: OF_A_MODEL.map((each) => prefix + each), unless: first?.name });
   return { ...field, update: () => field.update(), get value() { return field.value; },
     get model() { return /** @type {Model} */ (studio.models.find((each) => each.name === field.value)); },
     /** Add checkpoints of runs to the list. @param {string[][]} checkpoints */
@@ -88,32 +103,51 @@ export function fold(studio, name, title, ...children) {
   const element = make("details", {}, make("summary", {}, title), ...children);
   element.addEventListener("toggle", () => {
     const others = opened().filter((each) => each !== name);
-    if (element.open !== opened().includes(name)) studio.go({ open: [...others, ...(element.open ? [name] : [])].join(",") }, { replace: true });
+    if (element.open !== opened().includes(name)) studio.go({ open: [...others, ...(element.open ? [name] : [])].join(",") || null }, { replace: true });
   });
   return { element, get isOpen() { return opened().includes(name); }, update() { element.open = opened().includes(name); } };
 }
-/** The place of a view: the module of the record's kind draws into it. @param {string} label */
-export function viewPlace(label) {
+/** The place of a view: the module of the record's kind draws into it. What is chosen in the view is in the address,
+ * with a prefix if the page has two of its kind. @param {Studio} studio @param {string} label @param {string} [prefix] */
+export function viewPlace(studio, label, prefix = "") {
   const body = make("div", {});
   const fault = make("p", { class: "fault", role: "alert", hidden: true });
   const element = make("div", { class: "view", role: "group", "aria-label": label }, fault, body);
   let view = /** @type {any} */ (null);
   let kind = "";
+  let first = /** @type {Record<string, any>} */ ({}); // what is chosen at first
+  let known = "";
+  const chosen = () => Object.fromEntries(Object.keys(first).filter((name) => studio.has(prefix + name)).map((name) => [name, studio.get(prefix + name)]));
+  /** @param {any} _ @param {any} state */
+  const onOptions = (_, state) => {
+    const names = Object.keys(first);
+    const other = names.filter((name) => written(state[name]) !== written(first[name]));
+    known = JSON.stringify(Object.fromEntries(other.map((name) => [name, written(state[name])])));
+    studio.go(Object.fromEntries(names.map((name) => [prefix + name, other.includes(name) ? written(state[name]) : null])));
+  };
   return {
     element,
-    /** @param {any} record @param {object} [options] */
-    async show(record, options = {}) {
+    /** @param {any} record @param {{load?: any} & Record<string, any>} [options] */
+    async show(record, { load, ...given } = {}) {
       fault.hidden = true;
+      element.classList.remove("old");
+      const choices = (/** @type {Record<string, any>} */ own) => {
+        first = Object.fromEntries(Object.entries(own).map(([name, value]) => [name, given[name] ?? value]));
+        known = JSON.stringify(chosen());
+        return { ...first, ...chosen() };
+      };
       const module = MODULES[record.kind] ?? record.kind;
-      if (view && kind === record.kind) return view.update(record, options);
+      if (view && kind === record.kind) return view.update(record, { load, choices });
+      const { render } = await loadModule(`../views/${module}.js`);
       view?.destroy();
-      const { render } = await import(`../views/${module}.js`);
-      view = render(body, record, options);
+      view = render(body, record, { load, choices, onOptions });
       kind = record.kind;
     },
+    /** Draw what the address says now. */
+    update() { if (view && known !== JSON.stringify(chosen())) view.update(); },
     /** @param {string} message */
     fail(message) { fault.textContent = message; fault.hidden = !message; element.classList.toggle("old", Boolean(message)); },
-    clear() { view?.destroy(); view = null; kind = ""; body.replaceChildren(); fault.hidden = true; },
+    clear() { view?.destroy(); view = null; kind = ""; body.replaceChildren(); this.fail(""); },
   };
 }
 /** Modules of kinds that are not called like their module. @type {Record<string, string>} */
@@ -149,7 +183,7 @@ export function headSwitches(studio, model) {
   let drawn = "";
   const toggle = (/** @type {string} */ name) => {
     const off = studio.get("off").split(",").filter(Boolean);
-    studio.go({ off: (off.includes(name) ? off.filter((each) => each !== name) : [...off, name]).join(",") });
+    studio.go({ off: (off.includes(name) ? off.filter((each) => each !== name) : [...off, name]).join(",") || null });
   };
   const update = () => {
     const shown = model();
@@ -168,12 +202,13 @@ export function headSwitches(studio, model) {
     for (const button of element.querySelectorAll("[data-head]")) button.setAttribute("aria-pressed", String(off.includes(button.dataset.head)));
   };
   element.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const buttons = /** @type {HTMLElement[]} */ ([...element.querySelectorAll("[data-head]")]);
-    const here = buttons.indexOf(/** @type {HTMLElement} */ (document.activeElement));
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (here < 0 || !step) return;
+    const rows = [...element.querySelectorAll("tr")].map((row) => [...row.querySelectorAll("[data-head]")]).filter((row) => row.length);
+    const row = rows.findIndex((each) => each.includes(document.activeElement));
+    const step = /** @type {Record<string, number[]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] })[event.key];
+    if (row < 0 || !step) return;
     event.preventDefault();
-    buttons[(here + step + buttons.length) % buttons.length].focus();
+    const next = rows[within(row + step[0], rows.length)];
+    next[within(rows[row].indexOf(document.activeElement) + step[1], next.length)].focus();
   });
   return { element, update };
 }
@@ -182,12 +217,14 @@ export function headSwitches(studio, model) {
 
 /** @typedef {{text: string, shares: [string, number][], lines: string[]}} Output */
 export const EMPTY = "(empty)"; // in place of a text without a word
-const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
+export const OUTPUTS = ["translate", "classify", "fill", "generate", "score"]; // paths whose output is a text or a few figures
 /** The path that gives the output of a model: the wanted one, or what it does best. @param {Model} model @param {string} [wanted] */
 export const outputPath = (model, wanted = "") => model.paths.includes(wanted) ? wanted : OUTPUTS.find((each) => model.paths.includes(each)) ?? "";
+/** Whether a model reads one text, rather than images, or a question with its text. @param {Model} model */
+export const readsText = (model) => Boolean(outputPath(model)) || !["label-image", "answer"].some((path) => model.paths.includes(path));
 /** What a model makes of a text. @param {Model} model @param {string} path @param {string} text @param {AbortSignal} [signal] @returns {Promise<Output>} */
 export async function outputOf(model, path, text, signal) {
-  if (!path) return { text: "", shares: [], lines: ["This model has no output for a text; its attention is below."] };
+  if (!path) return { text: "", shares: [], lines: [`This model has no output for one text${model.sites.length && readsText(model) ? "; its attention is below" : ""}.`] };
   const input = path === "fill" && model.mask && !text.includes(model.mask) ? `${text} ${model.mask}` : text;
   const [record] = await askModel(path, { model: model.name, text: input, ...(path === "generate" ? { max_new_tokens: 16, search: "greedy" } : {}) }, signal);
   if (path === "classify") return { text: String(record.label ?? ""), shares: Object.entries(record.probabilities ?? {}), lines: Object.entries(record.values ?? {}).map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };

@@ -1,7 +1,7 @@
 // @ts-check
 // The studio: pages over the models of the server. The address holds all choices of a page.
 import { make } from "../views/base.js";
-import { ask } from "./api.js";
+import { ask, load } from "./api.js";
 import { tour } from "./tour.js";
 
 /**
@@ -13,7 +13,8 @@ import { tour } from "./tour.js";
  * @property {Model[]} models
  * @property {boolean} runs whether there is a folder of runs
  * @property {(name: string, unless?: string) => string} get a choice of the address
- * @property {(changes: Record<string, string | number | null>, options?: {replace?: boolean}) => void} go change the address
+ * @property {(name: string) => boolean} has whether a choice is in the address
+ * @property {(changes: Record<string, string | number | null>, options?: {replace?: boolean}) => void} go change the address; null takes a choice out of it
  * @property {(text: string) => void} announce
  */
 
@@ -41,10 +42,11 @@ const studio = {
   models: [],
   runs: false,
   get: (name, unless = "") => choices().get(name) ?? unless,
+  has: (name) => choices().has(name),
   go: (changes, { replace = false } = {}) => {
     const next = choices();
     for (const [name, value] of Object.entries(changes))
-      if (value === null || value === "") next.delete(name);
+      if (value === null) next.delete(name);
       else next.set(name, String(value));
     const address = `/studio?${next}`;
     if (address !== location.pathname + location.search) history[replace ? "replaceState" : "pushState"](null, "", address);
@@ -88,12 +90,17 @@ async function show(focus = false) {
   showNav();
   document.title = page ? `${page.title} · regard studio` : "regard studio";
   if (!page) return showHome();
-  const { open: openPage } = await import(`../pages/${name}.js`);
+  const { open: openPage } = await load(`../pages/${name}.js`).catch((error) => ({ open: () => showFault(error) }));
   if (open.name !== name) return;
   main.replaceChildren(make("h1", {}, page.title), make("p", { class: "summary" }, page.about));
   open.page = openPage(main, { ...studio, models: page.always ? studio.models : studio.models.filter(page.fits) });
   open.page?.update();
   if (focus) main.focus();
+}
+/** @param {Error} error @returns {null} there is no page */
+function showFault(error) {
+  main.append(make("p", { class: "fault", role: "alert" }, error.message));
+  return null;
 }
 function showHome() {
   main.replaceChildren(make("h1", {}, "What would you like to look into?"),
@@ -112,6 +119,6 @@ try {
   await show();
   if (studio.get("tour")) tour(studio);
 } catch (error) {
-  main.replaceChildren(make("p", { class: "fault", role: "alert" }, `The server did not answer: ${/** @type {Error} */ (error).message}`));
+  showFault(/** @type {Error} */ (error));
 }
 document.documentElement.dataset.ready = "";

@@ -228,15 +228,16 @@ export function mount(element, record, options, defaults, build) {
   element.replaceChildren(root);
   root.append(tools, line, body, exportButtons(root, () => context.record));
   let drawn = new AbortController();
-  /** @param {ViewRecord} shown @param {Options} chosen */
-  const stateOf = (shown, chosen) => {
+  /** The host may choose: it is asked with the first choices of a record. @param {ViewRecord} shown @param {Options} given */
+  const stateOf = (shown, given) => {
     const state = defaults(shown);
+    const chosen = { ...given, ...context.options.choices?.({ ...state }) };
     for (const name of Object.keys(state)) state[name] = asKindOf(state[name], chosen[name]);
     return state;
   };
   /** @type {Context} */
   const context = {
-    record, options, root, tools, body, state: stateOf(record, options), signal: drawn.signal,
+    record, options, root, tools, body, state: {}, signal: drawn.signal,
     say: (...parts) => line.replaceChildren(...parts),
     set: (changes, quiet = false) => {
       Object.assign(context.state, changes);
@@ -272,7 +273,7 @@ export function mount(element, record, options, defaults, build) {
     width = element.clientWidth;
     redraw();
   });
-  options.onDefaults?.(defaults(record));
+  context.state = stateOf(record, options);
   redraw();
   observer.observe(element);
   return {
@@ -303,6 +304,8 @@ function asKindOf(first, chosen) {
   if (/^\d{1,6}$/.test(chosen) && typeof first !== "string") return Number(chosen);
   return typeof first === "number" ? first : chosen;
 }
+/** A choice as text of an address. @param {any} value */
+export const written = (value) => (Array.isArray(value) ? value.join() : value === null ? "none" : String(value));
 /** A selector of what has the focus. @param {HTMLElement} root */
 function focusOf(root) {
   const active = /** @type {any} */ (document.activeElement);

@@ -1,6 +1,6 @@
 // @ts-check
 // A page of its own: the views of its records, with what is chosen in the address of the page.
-import { captions, decode, make } from "./base.js";
+import { captions, decode, make, written } from "./base.js";
 
 /** @typedef {import("./base.js").Options} Options */
 /** @typedef {import("./base.js").ViewRecord} ViewRecord */
@@ -44,11 +44,10 @@ function show(element, record, render, prefix) {
     const next = address.toString().replaceAll("%2C", ",");
     if (next !== location.hash.slice(1)) history.pushState(null, "", next ? `#${next}` : location.pathname + location.search);
   };
-  const view = render(element, record, { ...parsed(prefix), onOptions, onDefaults: (/** @type {Options} */ state) => Object.assign(first, state) });
-  if (HAS_ADDRESS) addEventListener("hashchange", () => view.update(null, { ...first, ...parsed(prefix) }));
+  const choices = (/** @type {Options} */ state) => ({ ...Object.assign(first, state), ...parsed(prefix) });
+  const view = render(element, record, { choices, onOptions });
+  if (HAS_ADDRESS) addEventListener("hashchange", () => view.update());
 }
-/** @param {any} value */
-const written = (value) => (Array.isArray(value) ? value.join() : value === null ? "none" : String(value));
 /** Choices of the address; views drop those that they do not know. @param {string} prefix @returns {Options} */
 function parsed(prefix) {
   const options = /** @type {Options} */ ({});

@@ -1,23 +1,20 @@
 // @ts-check
 // Compare: two models, or checkpoints of a run, on the same input: outputs with differences marked, and attention side by side.
 import { make } from "../views/base.js";
-import { ask, live } from "../assets/api.js";
-import { checkpointsOf, choiceField, EMPTY, marked, modelField, openModel, outputOf, outputPath, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
-
-const TASKS = ["translate", "classify", "fill", "generate", "score"];
+import { ask, live, needText } from "../assets/api.js";
+import { checkpointsOf, choiceField, EMPTY, marked, modelField, openModel, outputOf, outputPath, OUTPUTS, percent, readsText, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
-  const [first, second] = [modelField(studio, "model", "First model"), modelField(studio, "other", "Second model")];
-  const text = textField(studio, "text", "Input", { rows: 2, unless: "The old man reads a book." });
-  const task = choiceField(studio, "task", "Task", [["", "what each does best"], ...TASKS.map((each) => [each, each])]);
+  const [first, second] = [modelField(studio, "model", "First model"), modelField(studio, "other", "Second model", studio.models[1])];
+  const text = textField(studio, "text", "Input", { rows: 2, unless: "The old man reads a book.", resets: ["word", "other.word"] });
+  const task = choiceField(studio, "task", "Task", [["", "what each does best"], ...OUTPUTS.map((each) => [each, each])]);
   const places = [make("div", {}), make("div", {})];
-  const views = [viewPlace("Attention of the first model"), viewPlace("Attention of the second model")];
+  const views = [viewPlace(studio, "Attention of the first model"), viewPlace(studio, "Attention of the second model", "other.")];
   const note = make("p", { class: "note" });
   const fault = make("p", { class: "fault", role: "alert" });
   main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, text.element, task.element), note, fault,
     section("Outputs", make("div", { class: "side-by-side" }, ...places)), section("Attention", make("div", { class: "side-by-side" }, ...views.map((each) => each.element))));
-  const other = () => studio.get("other") ? second.value : studio.models[1]?.name ?? first.value;
   let ready = false; // checkpoints are in the lists
 
   /** A line for each label or word, with the difference to the other output. @param {import("../assets/parts.js").Output} own @param {import("../assets/parts.js").Output} its */
@@ -27,7 +24,8 @@ export function open(main, studio) {
     return make("li", {}, make("span", { dir: "auto" }, name), ` ${percent(share)}`, change && Math.abs(change) >= 0.0005 ? make("mark", {}, ` ${change > 0 ? "+" : "−"}${percent(Math.abs(change))}`) : "");
   });
   const running = live(async (signal) => {
-    const models = [await openModel(studio, first.value, signal), await openModel(studio, other(), signal)];
+    needText(text.value);
+    const models = [await openModel(studio, first.value, signal), await openModel(studio, second.value, signal)];
     const paths = models.map((model) => outputPath(model, task.value));
     const outputs = await Promise.all(models.map((model, i) => outputOf(model, paths[i], text.value, signal)));
     if (signal.aborted) return;
@@ -38,18 +36,24 @@ export function open(main, studio) {
     studio.announce(outputs[0].text === outputs[1].text ? "Both outputs are the same." : "The outputs differ.");
     await Promise.all(models.map(async (model, i) => {
       try {
+        if (!readsText(model)) throw new Error(model.paths.includes("answer") ? "This model reads a question with its text: ask it on the page Understand." : "This model reads images: give it one on the page See.");
         if (!model.sites.length) throw new Error("This model has no attention.");
         const target = paths[i] === "translate" && outputs[i].text ? { second: outputs[i].text } : {};
         const map = Math.max(0, model.sites.findIndex((site) => site.name === "cross"));
         await showAttention(views[i], { model: model.name, text: text.value, ...target }, signal, { map, view: "matrix" });
       } catch (error) { if (!signal.aborted) { views[i].clear(); views[i].fail(/** @type {Error} */ (error).message); } }
     }));
-  }, (error) => { fault.textContent = error?.message ?? ""; for (const place of places) place.classList.toggle("old", Boolean(error)); });
+  }, (error) => {
+    fault.textContent = error?.message ?? "";
+    for (const each of [...places, ...views.map((view) => view.element)]) if (error || places.includes(each)) each.classList.toggle("old", Boolean(error));
+    if (text.value.trim()) return;
+    for (const place of places) place.replaceChildren();
+    for (const view of views) view.clear();
+  });
   const update = () => {
     if (!ready) return;
-    for (const each of [first, second, text, task]) each.update();
-    if (!studio.get("other")) second.input.value = other();
-    running.request(JSON.stringify([first.value, other(), text.value, task.value]));
+    for (const each of [first, second, text, task, ...views]) each.update();
+    running.request(JSON.stringify([first.value, second.value, text.value, task.value]));
   };
   const list = async () => {
     const checkpoints = studio.runs ? checkpointsOf((await ask("/studio/runs")).runs) : [];

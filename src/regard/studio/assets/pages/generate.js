@@ -1,13 +1,13 @@
 // @ts-check
 // Generate: a continuation token by token; other tokens can be chosen, and the text goes on from there.
-import { make } from "../views/base.js";
+import { make, within } from "../views/base.js";
 import { askRecord, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, refill, section, showAttention, sliderField, textField, viewPlace } from "../assets/parts.js";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
-  const text = textField(studio, "text", "Text so far", { rows: 4, unless: "The old man", hint: "Edit any part of it; the model goes on from its end." });
+  const text = textField(studio, "text", "Text so far", { rows: 4, unless: "The old man", resets: ["step", "word", "node"], hint: "Edit any part of it; the model goes on from its end." });
   const steps = sliderField(studio, "steps", "Tokens", { min: 1, max: 48, unless: 12 });
   const search = choiceField(studio, "search", "Choice of tokens", [["greedy", "the most probable"], ["sample", "a sample"]]);
   const temperature = sliderField(studio, "temperature", "Temperature", { min: 0.1, max: 2, step: 0.1, unless: 1, say: (value) => value.toFixed(1) });
@@ -18,8 +18,8 @@ export function open(main, studio) {
   const keep = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner.at(-1)], step: null }) }, "Keep all and go on");
   const one = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner[1]], step: null }) }, "Keep one token");
   const again = make("button", { type: "button", onclick: () => studio.go({ search: "sample", seed: (seed.value + 1) % 100 }) }, "Another sample");
-  const tree = viewPlace("Candidates of each step");
-  const attention = viewPlace("Attention");
+  const tree = viewPlace(studio, "Candidates of each step");
+  const attention = viewPlace(studio, "Attention");
   const switches = headSwitches(studio, () => model.model);
   const [candidates, inside, heads] = [fold(studio, "tree", "All candidates of each step", tree.element), fold(studio, "inside", "Attention", attention.element), fold(studio, "heads", "Switch heads off", switches.element)];
   const sampling = make("div", { class: "fields" }, temperature.element, topP.element, seed.element);
@@ -32,8 +32,8 @@ export function open(main, studio) {
   const visible = (piece) => piece.replaceAll(" ", "␣").replaceAll("\n", "⏎");
   const draw = () => {
     if (!last) return;
-    const chosen = Number(studio.get("step", "1"));
-    written.replaceChildren(make("span", { class: "quiet" }, text.value), ...last.winner.slice(1).map((/** @type {number} */ node, /** @type {number} */ at) => {
+    const chosen = within(Math.trunc(Number(studio.get("step"))) || 1, last.winner.length) || 1;
+    refill(written, make("span", { class: "quiet" }, text.value), ...last.winner.slice(1).map((/** @type {number} */ node, /** @type {number} */ at) => {
       const before = last.continuations[last.nodes[node].parent];
       const piece = last.ends[node] ? "⟨end⟩" : last.continuations[node].slice(before.length) || last.nodes[node].piece;
       return make("button", {
@@ -41,11 +41,12 @@ export function open(main, studio) {
         "data-likely": last.probability[node] > 0.5 ? "high" : last.probability[node] > 0.1 ? "middle" : "low", onclick: () => studio.go({ step: at + 1 }),
       }, piece);
     }));
-    const node = last.winner[Math.min(chosen, last.winner.length - 1)];
+    const node = last.winner[chosen];
+    if (node === undefined) return options.replaceChildren(make("p", { class: "note" }, "The text does not go on."));
     const parent = last.nodes[node].parent;
     const before = last.continuations[parent];
     const rivals = last.nodes.flatMap((/** @type {any} */ each, /** @type {number} */ i) => each.parent === parent && each.step === last.nodes[node].step ? [i] : []);
-    options.replaceChildren(make("h3", {}, `Token ${last.nodes[node].step}`), make("ul", { class: "bars" }, ...rivals.map((/** @type {number} */ i) => {
+    refill(options, make("h3", {}, `Token ${last.nodes[node].step}`), make("ul", { class: "bars" }, ...rivals.map((/** @type {number} */ i) => {
       const piece = last.ends[i] ? "⟨end⟩" : last.continuations[i].slice(before.length) || last.nodes[i].piece;
       return make("li", {}, make("button", { type: "button", disabled: last.ends[i], "aria-pressed": String(i === node), onclick: () => studio.go({ text: text.value + last.continuations[i], step: null }) }, visible(piece)),
         make("meter", { min: 0, max: 1, value: last.probability[i], "aria-label": piece }), make("span", { class: "quiet" }, percent(last.probability[i])));
@@ -60,11 +61,14 @@ export function open(main, studio) {
     draw();
     studio.announce(`Continuation: ${record.continuations[record.winner.at(-1)]}`);
     await tree.show(record);
-  }, (error) => { fault.textContent = error?.message ?? ""; });
+  }, (error) => {
+    fault.textContent = error?.message ?? "";
+    for (const each of [written, options, tree.element]) each.classList.toggle("old", Boolean(error));
+  });
   const looking = live((signal) => showAttention(attention, { model: model.value, text: text.value, subwords: true, edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
   return {
     update() {
-      for (const each of [model, text, steps, search, temperature, topP, seed, candidates, inside, heads, switches]) each.update();
+      for (const each of [model, text, steps, search, temperature, topP, seed, candidates, inside, heads, switches, tree, attention]) each.update();
       sampling.hidden = search.value !== "sample";
       writing.request(JSON.stringify([model.value, text.value, steps.value, search.value, temperature.value, topP.value, seed.value, studio.get("off")]));
       draw();

@@ -11,7 +11,7 @@ export function open(main, studio) {
   const model = modelField(studio);
   const texts = textField(studio, "texts", "Texts on which heads are measured, one a line", { rows: 4, unless: EXAMPLES });
   const share = sliderField(studio, "share", "Heads to remove, the least important first", { min: 0, max: 0.9, step: 0.05, unless: 0, say: (value) => `${Math.round(100 * value)}%` });
-  const report = viewPlace("Report on heads");
+  const report = viewPlace(studio, "Report on heads");
   const result = make("div", {});
   main.append(make("form", { class: "fields" }, model.element, texts.element), section("Remove heads", share.element, result), section("Report", report.element));
   let order = /** @type {[string, number, number][]} */ ([]);
@@ -26,7 +26,7 @@ export function open(main, studio) {
       .filter((/** @type {any} */ each) => each.importance !== null && each.importance !== undefined)
       .sort((/** @type {any} */ one, /** @type {any} */ other) => one.importance - other.importance).map((/** @type {any} */ each) => each.place);
     share.element.hidden = !order.length;
-    await report.show(record, { colour: studio.get("colour", "role"), onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ colour: state.colour === "role" ? null : state.colour }) });
+    await report.show(record);
     update();
   }, (error) => { report.fail(error?.message ?? ""); if (error) { order = []; result.replaceChildren(); } });
 
@@ -48,7 +48,7 @@ export function open(main, studio) {
     studio.announce(`${heads.length} heads removed: loss ${figure(found.after.loss)}, before ${figure(found.before.loss)}`);
   }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
   const update = () => {
-    for (const each of [model, texts, share]) each.update();
+    for (const each of [model, texts, share, report]) each.update();
     const key = JSON.stringify([model.value, lines()]);
     reporting.request(key);
     if (order.length) pruning.request(JSON.stringify([key, share.value, order.length]));

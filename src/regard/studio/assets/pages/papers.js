@@ -5,21 +5,21 @@ import { fold, viewPlace } from "../assets/parts.js";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
-  const lineage = viewPlace("Lineage of papers");
-  const code = viewPlace("Code path");
+  const lineage = viewPlace(studio, "Lineage of papers");
+  const code = viewPlace(studio, "Code path");
   const path = fold(studio, "path", "Code path: the functions that run in a forward pass", code.element);
   main.append(lineage.element, path.element);
   let known = /** @type {any} */ (null);
   const paper = () => studio.get("paper") || studio.models[0]?.paper || known?.papers[0].name;
   const listing = live(async (signal) => {
     known ??= await askRecord("/studio/papers", undefined, signal);
-    await lineage.show(known, { paper: paper(), onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ paper: state.paper }) });
-  }, (error) => { if (error) lineage.fail(error.message); });
+    await lineage.show(known, studio.models[0] ? { paper: studio.models[0].paper } : {});
+  }, (error) => lineage.fail(error?.message ?? ""));
   const following = live(async (signal) => code.show(await askRecord(`/studio/papers/${encodeURIComponent(paper())}`, undefined, signal)), (error) => code.fail(error?.message ?? ""));
   return {
     update() {
-      path.update();
-      listing.request(`papers ${studio.get("paper")}`, true);
+      for (const each of [path, lineage, code]) each.update();
+      listing.request("papers", true);
       if (path.isOpen) following.request(paper(), true);
     },
     close() { listing.stop(); following.stop(); lineage.clear(); code.clear(); },

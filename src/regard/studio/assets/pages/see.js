@@ -5,15 +5,16 @@ import { askModel, live } from "../assets/api.js";
 import { editsOf, fold, headSwitches, headsOff, labelled, modelField, namesOf, percent, section, showAttention, viewPlace } from "../assets/parts.js";
 
 let image = ""; // base64 of the file, kept while pages change
+let files = 0; // that were chosen so far
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
   const file = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp", onchange: () => read(file.files[0]) });
-  const preview = make("img", { class: "preview", alt: "The chosen image", hidden: true });
+  const preview = make("img", { class: "preview", alt: "The chosen image", hidden: true, onerror: () => refuse("The file is no image that can be read: choose a PNG, JPEG or WebP.") });
   const labels = make("ul", { class: "bars" });
   const changed = make("p", { class: "note" });
-  const attention = viewPlace("Attention over patches");
+  const attention = viewPlace(studio, "Attention over patches");
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const fault = make("p", { class: "fault", role: "alert" });
@@ -30,6 +31,7 @@ export function open(main, studio) {
     const reader = new FileReader();
     reader.onload = () => {
       image = String(reader.result).split("base64,")[1] ?? "";
+      files++;
       if (image) update();
       else refuse("The file is empty: it is no image.");
     };
@@ -53,18 +55,21 @@ export function open(main, studio) {
   /** Show nothing but why an image cannot be read. @param {string} message */
   const refuse = (message) => {
     image = changed.textContent = "";
+    seeing.stop();
     preview.hidden = true;
+    preview.removeAttribute("src");
     labels.replaceChildren();
     attention.clear();
     fault.textContent = message;
   };
 
   const update = () => {
-    for (const each of [model, heads, switches]) each.update();
+    for (const each of [model, heads, switches, attention]) each.update();
     preview.hidden = !image;
     if (!image) return;
-    preview.src = `data:image/*;base64,${image}`;
-    seeing.request(JSON.stringify([model.value, image.length, image.slice(0, 400), studio.get("off")]), true);
+    const source = `data:image/*;base64,${image}`;
+    if (preview.src !== source) preview.src = source;
+    seeing.request(JSON.stringify([model.value, files, studio.get("off")]), true);
   };
   return { update, close() { stop.abort(); seeing.stop(); attention.clear(); } };
 }

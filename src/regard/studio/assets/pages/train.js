@@ -1,7 +1,7 @@
 // @ts-check
 // Train: curves of runs as they go or of finished ones, samples, heads while they form, and branches from checkpoints.
 import { make, range } from "../views/base.js";
-import { ask, askRecord, live } from "../assets/api.js";
+import { ask, askRecord, live, needText } from "../assets/api.js";
 import { checkpointsOf, choiceField, EMPTY, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
 
 const EVERY = 5000; // milliseconds between two looks at a run that goes on
@@ -24,8 +24,8 @@ export function open(main, studio) {
   const list = make("fieldset", { class: "runs" });
   const smooth = sliderField(studio, "smooth", "Smoothing of training figures", { min: 0, max: 0.99, step: 0.01, unless: 0, say: (value) => value.toFixed(2) });
   const by = choiceField(studio, "by", "Horizontal axis", [["step", "steps"], ["seconds", "seconds"]]);
-  const chart = viewPlace("Curves of runs");
-  const formed = viewPlace("Heads while they form");
+  const chart = viewPlace(studio, "Curves of runs");
+  const formed = viewPlace(studio, "Heads while they form");
   const formation = fold(studio, "formation", "Heads while they form (of the first run with --watch heads)", formed.element);
   const sampled = textField(studio, "text", "Text that each checkpoint reads", { rows: 2, unless: "The old man reads a book." });
   const outputs = make("tbody", {});
@@ -50,7 +50,7 @@ export function open(main, studio) {
 
   const chosen = () => {
     const names = studio.get("run").split("|").filter((name) => runs.some((each) => each.name === name));
-    return names.length ? names : runs.slice(0, 1).map((each) => each.name);
+    return names.length || studio.get("run", "none") === "" ? names : runs.slice(0, 1).map((each) => each.name);
   };
   const toggle = (/** @type {string} */ name) => {
     const now = chosen();
@@ -127,7 +127,8 @@ export function open(main, studio) {
   };
   const query = () => { const asked = new URLSearchParams({ smooth: String(smooth.value), by: by.value }); for (const name of chosen()) asked.append("run", name); return asked; };
   const drawing = live(async (signal) => {
-    if (chosen().length) await chart.show(await askRecord(`/studio/curves?${query()}`, undefined, signal));
+    if (!chosen().length) return chart.clear();
+    await chart.show(await askRecord(`/studio/curves?${query()}`, undefined, signal));
   }, (error) => chart.fail(error?.message ?? ""));
   const forming = live(async (signal) => {
     const watched = chosen().find((name) => runs.find((run) => run.name === name)?.watches.includes("heads"));
@@ -138,6 +139,7 @@ export function open(main, studio) {
   const sampling = live(async (signal) => {
     const able = runs.filter((run) => chosen().includes(run.name));
     const known = able.flatMap((run) => spread(checkpointsOf([run]), Math.floor(MOST_SAMPLES / able.length)));
+    needText(sampled.value);
     if (!known.length) { outputs.replaceChildren(); sampleNote.textContent = "None of these runs has a checkpoint that can be opened yet."; return; }
     const rows = [];
     let before = /** @type {string | null} */ (null);
@@ -167,7 +169,7 @@ export function open(main, studio) {
     if (!closed) timer = setTimeout(refresh, started?.some((each) => ["running", "stopping"].includes(each.state)) ? SOON : EVERY);
   };
   const update = () => {
-    for (const each of [smooth, by, formation, branch, samples, sampled, value]) each.update();
+    for (const each of [smooth, by, formation, branch, samples, sampled, value, chart, formed]) each.update();
     drawList();
     drawBranch();
     drawTrainings();

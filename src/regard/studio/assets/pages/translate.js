@@ -1,21 +1,21 @@
 // @ts-check
 // Translate: n-best translations while you type, their alignment, the search, and the sentence without some heads.
 import { make } from "../views/base.js";
-import { askModel, askRecord, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { askModel, askRecord, live, needText } from "../assets/api.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, refill, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const EXAMPLE = "The old man reads a book.";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
-  const text = textField(studio, "text", "Source text", { rows: 2, unless: EXAMPLE });
+  const text = textField(studio, "text", "Source text", { rows: 2, unless: EXAMPLE, resets: ["at", "word", "node"] });
   const prefix = textField(studio, "prefix", "The translation begins with", { hint: "Forced words; leave empty for the model's own." });
   const beam = choiceField(studio, "beam", "Beam", [["4", "4 hypotheses"], ["1", "greedy"], ["2", "2 hypotheses"], ["8", "8 hypotheses"]]);
   const list = make("ol", { class: "hypotheses" });
   const changed = make("div", {});
-  const attention = viewPlace("Attention");
-  const tree = viewPlace("Beam search");
+  const attention = viewPlace(studio, "Attention");
+  const tree = viewPlace(studio, "Beam search");
   const switches = headSwitches(studio, () => model.model);
   const search = fold(studio, "tree", "Beam search: every candidate, and why it was pruned", tree.element);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
@@ -24,11 +24,12 @@ export function open(main, studio) {
     section("Translations", list, changed), heads.element, section("Alignment", attention.element), search.element);
 
   /** @param {any[]} records @param {number} chosen */
-  const showList = (records, chosen) => list.replaceChildren(...records.map((record, number) => make("li", {},
+  const showList = (records, chosen) => refill(list, ...records.map((record, number) => make("li", {},
     make("button", { type: "button", "aria-pressed": String(number === chosen), dir: "auto", onclick: () => studio.go({ at: number || null }) }, record.text || "(empty)"),
     make("span", { class: "quiet" }, ` ${record.score.toFixed(2)}`))));
 
   const writing = live(async (signal) => {
+    needText(text.value);
     const request = { model: model.value, text: text.value, beam: Number(beam.value), best: Math.min(Number(beam.value), 4), search: "beam", ...(prefix.value ? { prefix: prefix.value } : {}) };
     const off = headsOff(studio, model.model);
     const [own, edited] = await Promise.all([
@@ -44,23 +45,31 @@ export function open(main, studio) {
       make("dt", {}, `without ${namesOf(off)}`), make("dd", {}, marked(edited[0].text, own[0].text)))] : []));
     studio.announce(`${edited ? "Without heads: " : ""}${shown[chosen].text}`);
     const target = shown[chosen].text;
-    if (target) await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, viewOptions());
-  }, (error) => { attention.fail(error?.message ?? ""); list.classList.toggle("old", Boolean(error)); });
-
-  const viewOptions = () => ({
-    map: cross(), layer: studio.get("layer", "none"), head: studio.get("head", "none"), view: studio.get("view", "both"),
-    onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
+    if (!target) {
+      attention.clear();
+      changed.append(make("p", { class: "note" }, "The translation has no word, so that there is nothing to align."));
+    } else await showAttention(attention, { model: model.value, text: text.value, second: target, edits: editsOf(off) }, signal, { map: cross() });
+  }, (error) => {
+    if (!text.value.trim()) for (const each of [list, changed]) each.replaceChildren();
+    if (!text.value.trim()) attention.clear();
+    attention.fail(error?.message ?? "");
+    list.classList.toggle("old", Boolean(error));
   });
-  const cross = () => studio.get("map") ? Number(studio.get("map")) : Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
+
+  const cross = () => Math.max(0, model.model.sites.findIndex((site) => site.name === "cross"));
 
   const searching = live(async (signal) => {
+    needText(text.value);
     const body = { model: model.value, text: text.value, beam: Number(beam.value), prefix: prefix.value, edits: editsOf(headsOff(studio, model.model)) };
     await tree.show(await askRecord("/studio/tree", body, signal));
-  }, (error) => tree.fail(error?.message ?? ""));
+  }, (error) => {
+    if (!text.value.trim()) tree.clear();
+    tree.fail(error?.message ?? "");
+  });
 
   return {
     update() {
-      for (const each of [model, text, prefix, beam, search, heads, switches]) each.update();
+      for (const each of [model, text, prefix, beam, search, heads, switches, attention, tree]) each.update();
       const input = [model.value, text.value, beam.value, studio.get("off"), prefix.value];
       writing.request(JSON.stringify([...input, studio.get("at")]));
       if (search.isOpen) searching.request(JSON.stringify(input));

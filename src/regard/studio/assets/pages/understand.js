@@ -1,14 +1,15 @@
 // @ts-check
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
 import { cssColour, inkOn, make, signedScale } from "../views/base.js";
-import { ask, askModel, live } from "../assets/api.js";
-import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { ask, askModel, live, needText } from "../assets/api.js";
+import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, refill, section, showAttention, textField, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
 const DRAWN = ["roles", "resolve"]; // paths of the studio itself
 /** @type {Record<string, string>} */
 const NAMES = { classify: "label", tag: "tag words", roles: "who does what to whom", resolve: "which mentions are the same", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
 const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
+const ABOUT = ["target", "without", "part", "word"]; // choices about a text
 const ENDS = ["start", "end"]; // of an answer
 const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
@@ -25,11 +26,11 @@ export function open(main, studio) {
   const tasksOf = () => TASKS.filter((path) => model.model.paths.includes(path));
   const taskNow = () => tasksOf().includes(studio.get("task")) ? studio.get("task") : tasksOf()[0];
   const fields = {
-    text: textField(studio, "text", "Text", { rows: 2, unless: "This film is a small wonder." }),
-    masked: textField(studio, "masked", "Text with masks", { rows: 2 }),
-    second: textField(studio, "second", "Second text", { hint: "For models that read pairs; leave empty for one text." }),
-    question: textField(studio, "question", "Question", { unless: "Who reads the book?" }),
-    context: textField(studio, "context", "Text with the answer", { rows: 3, unless: "The old man reads a book in the garden." }),
+    text: textField(studio, "text", "Text", { rows: 2, unless: "This film is a small wonder.", resets: ABOUT }),
+    masked: textField(studio, "masked", "Text with masks", { rows: 2, unless: () => `The old man ${model.model.mask} a book.`, resets: ABOUT }),
+    second: textField(studio, "second", "Second text", { resets: ABOUT, hint: "For models that read pairs; leave empty for one text." }),
+    question: textField(studio, "question", "Question", { unless: "Who reads the book?", resets: ABOUT }),
+    context: textField(studio, "context", "Text with the answer", { rows: 3, unless: "The old man reads a book in the garden.", resets: ABOUT }),
     choices: textField(studio, "choices", "Continuations, one a line", { rows: 3, unless: "and slept.\nand barked." }),
   };
   /** @type {Record<string, (keyof typeof fields)[]>} */
@@ -39,7 +40,7 @@ export function open(main, studio) {
   const words = make("p", { class: "evidence" });
   const evidenceNote = make("p", { class: "note" });
   const compared = make("div", {});
-  const attention = viewPlace("Attention");
+  const attention = viewPlace(studio, "Attention");
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const inside = fold(studio, "inside", "Attention", attention.element);
@@ -48,20 +49,21 @@ export function open(main, studio) {
     model.element, task, ...Object.values(fields).map((field) => field.element));
   main.append(form, section("Prediction", result), evidence, heads.element, inside.element);
 
-  const maskedText = () => studio.get("masked") || `The old man ${model.model.mask} a book.`;
   const input = () => {
     const now = taskNow();
     if (now === "answer") return { question: fields.question.value, context: fields.context.value };
     if (now === "choose") return { first: fields.text.value, choices: fields.choices.value.split("\n").filter(Boolean) };
-    if (now === "fill") return { text: maskedText() };
+    if (now === "fill") return { text: fields.masked.value };
     return fields.second.value && now === "classify" ? { first: fields.text.value, second: fields.second.value } : { text: fields.text.value };
   };
   const looked = () => {
     const now = taskNow();
     if (now === "answer") return { text: fields.question.value, second: fields.context.value };
-    if (now === "fill") return { text: maskedText() };
+    if (now === "fill") return { text: fields.masked.value };
     return fields.second.value && now === "classify" ? { text: fields.text.value, second: fields.second.value } : { text: fields.text.value };
   };
+  const needed = () => READS[taskNow()].filter((name) => name !== "second").map((name) => fields[name].value);
+  const isBlank = () => needed().some((text) => !text.trim());
   const offWords = () => studio.get("without").split(",").filter(Boolean).map(Number);
 
   /** @param {string} name @param {number} share @param {boolean} chosen @param {(() => void) | null} choose */
@@ -127,6 +129,7 @@ export function open(main, studio) {
   };
   const predictionKey = () => JSON.stringify([model.value, taskNow(), input(), studio.get("off")]);
   const predicting = live(async (signal) => {
+    needText(...needed());
     const edits = editsOf(headsOff(studio, model.model));
     const request = { model: model.value, ...input(), ...(edits.length ? { edits } : {}) };
     const key = predictionKey();
@@ -134,7 +137,7 @@ export function open(main, studio) {
     if (signal.aborted) return;
     [record, predicted, pointed] = [answer, key, null];
     result.classList.remove("old");
-    result.replaceChildren(...draw(record));
+    refill(result, ...draw(record));
     for (const text of result.querySelectorAll(".arcs text")) narrow(text);
     studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? record.frames?.map((/** @type {any} */ frame) => frame.brackets).join("; ") ?? ""}`);
     explain();
@@ -142,7 +145,7 @@ export function open(main, studio) {
     if (!error) return;
     predicted = "";
     result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message));
-    if (taskNow() !== "classify") clearEvidence();
+    if (taskNow() !== "classify" || isBlank()) clearEvidence();
   });
 
   /** @param {any} found */
@@ -151,12 +154,12 @@ export function open(main, studio) {
     const most = Math.max(1e-9, ...values.map(Math.abs));
     const scale = signedScale(words);
     const off = offWords();
-    words.replaceChildren(...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
+    refill(words, ...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
       const button = make("button", {
         type: "button", "aria-pressed": String(off.includes(number)), dir: "auto",
         "aria-label": `${word}: ${values[number]?.toFixed(3)}; ${off.includes(number) ? "switched off" : "switch off"}`,
         title: `${values[number]?.toFixed(4)}`,
-        onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") }),
+        onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") || null }),
       }, word);
       const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
       button.style.background = cssColour(pixel);
@@ -186,14 +189,15 @@ export function open(main, studio) {
     studio.announce(`Without ${found.without.join(", ")}: ${found.targets[0]} ${found.after[0].toFixed(3)}, before ${found.before[0].toFixed(3)}`);
   }, (error) => { if (error) compared.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
 
-  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal, {
-    map: studio.get("map", "0"), layer: studio.get("layer", "none"), head: studio.get("head", "none"), view: studio.get("view", "both"),
-    onOptions: (/** @type {any} */ _, /** @type {any} */ state) => studio.go({ map: state.map, layer: state.layer, head: state.head, view: state.view }),
-  }), (error) => attention.fail(error?.message ?? ""));
+  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
 
   const clearEvidence = () => { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; };
   /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
   const explain = () => {
+    if (isBlank()) {
+      for (const each of [attributing, wondering]) each.stop();
+      return;
+    }
     const target = EXPLAINED.includes(taskNow()) ? aim() : null;
     for (const button of result.querySelectorAll("[data-part]")) button.setAttribute("aria-pressed", String(Number(button.dataset.part) === part()));
     if (!target) {
@@ -206,17 +210,19 @@ export function open(main, studio) {
   return {
     update() {
       const now = taskNow();
-      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), () => ({ target: null, without: null, part: null }));
-      task.replaceChildren(tasks.element);
+      const tasks = choiceField(studio, "task", "Task", tasksOf().map((each) => [each, NAMES[each]]), { resets: ABOUT });
+      refill(task, tasks.element);
       task.hidden = tasksOf().length < 2;
-      for (const each of [model, method, heads, inside, switches, tasks, ...Object.values(fields)]) each.update();
+      for (const each of [model, method, heads, inside, switches, tasks, attention, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
-      if (!studio.get("masked") && fields.masked.input !== document.activeElement) fields.masked.input.value = maskedText();
       evidence.hidden = !EXPLAINED.includes(now);
       predicting.request(JSON.stringify([predictionKey(), studio.get("target")]));
       explain();
       if (last) drawWords(last);
-      if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
+      if (isBlank()) {
+        looking.stop();
+        attention.clear();
+      } else if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
     },
     close() { for (const each of [predicting, attributing, wondering, looking]) each.stop(); attention.clear(); },
   };
