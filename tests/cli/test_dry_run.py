@@ -9,9 +9,11 @@ import pytest
 
 from regard.data.batches.sampler import Sampler
 from regard.ground.batch import BatchLimits
+from regard.training import parallel
 from regard.training.dry_run import EpochSize, count_epoch
 from small import RECIPE, write_corpus
 from small_labels import write_owls
+from small_ranks import RECURRENT
 from small_tuning import write_start, write_tuning
 from verb import run
 
@@ -195,10 +197,28 @@ def test_a_long_epoch_is_estimated():
 def test_memory_and_time_of_one_of_many_processes(desk):
     write_corpus(desk)
     sharded = ("--set", "distributed.kind=fsdp", "--ranks", "64", "--gpu", "h100-80g")
-    said, _ = tried(desk, desk / "small.toml", *sharded)
+    said, whole = tried(desk, desk / "small.toml", *sharded)
     assert said["processes"] == "64, distributed.kind = 'fsdp'"
     assert said["fits"] == "h100-80g: 73.6 GiB are usable"
     expected = r"at least [\d.e-]+ s: [\d.e+]+ FLOPs at 43% MFU of 784 TFLOP/s \(as GPT-2 XL on .*"
     assert re.fullmatch(expected, said["a step"])
+    assert said["weights"].endswith(" MiB") and "not counted" not in whole
     alone, _ = tried(desk, desk / "small.toml", *sharded[2:3], "1", *sharded[4:])
     assert "at 52% MFU of 784 TFLOP/s (as GPT-2 on one H200" in alone["a step"]
+
+
+def test_whole_gradients_are_not_divided_however_large_the_model(desk, monkeypatch):
+    write_corpus(desk)
+    monkeypatch.setattr(parallel, "ROOM", 0.0)
+    options = ("--ranks", "4", "--gpu", "t4-16g", "--set")
+    said, _ = tried(desk, desk / "small.toml", *options, "distributed.exact=true")
+    assert said["processes"] == "4, distributed.kind = 'ddp'"
+    said, _ = tried(desk, desk / "small.toml", *options, "distributed.reshard=false")
+    assert said["processes"] == "4, distributed.kind = 'fsdp'"
+
+
+def test_memory_that_is_not_counted_is_named(desk):
+    write_corpus(desk)
+    changes = [word for change in RECURRENT for word in ("--set", change)]
+    _, said = tried(desk, desk / "small.toml", "--ranks", "2", *changes)
+    assert "\nnot counted activations of recurrent and convolutional layers\n" in said

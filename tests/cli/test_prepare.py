@@ -101,6 +101,31 @@ def test_what_is_complete_is_kept_and_what_was_stopped_is_done_again(corpus, tmp
     assert files == {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()}
 
 
+def test_a_tokenizer_is_learned_anew_from_changed_files(corpus, tmp_path):
+    recipe, out = corpus / "small.toml", tmp_path / "prepared"
+    prepare = ("prepare", recipe, "--data", corpus, "--out")
+    run(*prepare, out)
+    learned = files_of(out / "text")
+    for side in ("src", "tgt"):
+        path = corpus / f"train.{side}"
+        path.write_text(path.read_text().upper())
+    run(*prepare, out)
+    run(*prepare, tmp_path / "new")
+    assert files_of(out / "text") == files_of(tmp_path / "new" / "text") != learned
+    assert files_of(out / "data") == files_of(tmp_path / "new" / "data")
+
+
+def test_a_tokenizer_of_documents_is_learned_anew(tmp_path):
+    folder = write_animals(tmp_path)
+    recipe, out = read(folder / "animals.toml"), tmp_path / "prepared"
+    prepare_data(recipe, out, data=folder)
+    learned, path = files_of(out / "text"), folder / "animals.txt"
+    path.write_text(path.read_text().replace("a", "o"))
+    prepare_data(recipe, out, data=folder)
+    prepare_data(recipe, tmp_path / "new", data=folder)
+    assert files_of(out / "text") == files_of(tmp_path / "new" / "text") != learned
+
+
 def stop(*_):
     raise KeyboardInterrupt
 
@@ -190,7 +215,7 @@ def test_training_reads_a_folder_without_duplicates(corpus, tmp_path):
     prepare = ("prepare", recipe, "--data", corpus, "--out", out)
     assert "duplicates left out" in run(*prepare, "--deduplicate").stdout
     refused = run(*prepare, code=2).stderr
-    assert "was prepared by another recipe (differs in: deduplicate)" in refused
+    assert "was prepared with the option deduplicate; do so again, or choose another" in refused
     train = ("train", recipe, "--data", corpus, "--device", "cpu", "--set", "train.steps=1")
     run(*train, "--out", tmp_path / "run", "--prepared", out, code=None)
     assert not (tmp_path / "run" / "data").exists()

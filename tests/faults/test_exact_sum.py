@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.training.distributed import World
-from regard.training.parallel import ExactSum
+from regard.training.parallel import check_processes
+from regard.training.recipe.tables import DistributedConfig
 from small import tensors_of, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
@@ -60,4 +60,4 @@ def test_pre_training(tmp_path):
 
 def test_slices_that_cannot_be_dealt_evenly_are_refused():
     with pytest.raises(BadInput, match="4 slices of a step cannot be dealt to 3 processes evenly"):
-        ExactSum(World(0, 3, "cpu"), 4)
+        check_processes(DistributedConfig(exact=True, shards=4), 3)

@@ -18,6 +18,7 @@ from regard.training.memory_estimate import (
     estimate_memory,
     estimate_seconds,
 )
+from regard.training.parallel import check_processes, decided_sharing
 from regard.training.recipe.tables import DistributedConfig
 
 FACTS = {
@@ -66,6 +67,35 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(BadInput, match=r"needs about 80.0 GiB .*, 73.6 are usable; try fewer$"):
         check_fit(parts, "h100-80g", {"fewer": True, "more": False})
     check_fit(parts, "h200-141g", {})
+
+
+def test_small_parts_are_shown_in_mib():
+    parts = MemoryEstimate(3 << 29, 5 << 20, 0, 0, 0, 0, 0)
+    assert parts.lines()[:3] == [
+        *(("weights", "1.50 GiB"), ("gathered", "5.00 MiB"), ("gradients", "0.00 MiB"))
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 10])
+def test_copies_that_processes_cannot_divide_are_refused(count):
+    config = DistributedConfig(kind="hsdp", replicas=4)
+    check_processes(config, 12)
+    expected = f"need 8 processes, or more in steps of 4; there are {count}: start as many"
+    with pytest.raises(BadInput, match=expected):
+        check_processes(config, count)
+
+
+def test_auto_divides_weights_that_take_half_of_a_gpu():
+    """Training and dry runs ask the same function, with the memory of their GPU."""
+    model, auto = torch.nn.Linear(999, 1), DistributedConfig(reshard=False)
+    half = 2 * 16 * 1_000
+    kinds = {
+        (count, memory): decided_sharing(auto, model, count, memory).kind
+        for count in (1, 2)
+        for memory in (None, half, half + 1)
+    }
+    assert [key for key, kind in kinds.items() if kind == "fsdp"] == [(2, half)]
+    assert decided_sharing(DistributedConfig(exact=True), model, 2, half).kind == "ddp"
 
 
 def test_the_time_of_a_step_follows_from_the_mfu_that_it_names():

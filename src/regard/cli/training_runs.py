@@ -345,15 +345,17 @@ def print_memory(
     with TemporaryDirectory(prefix="regard-") as folder:
         run = prepare(recipe, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
         try:
-            estimate, config, flops = estimate_rank(run.job, ranks, gpu)
+            estimate, config, flops, uncounted = estimate_rank(run.job, ranks, gpu)
         finally:
             run.release()
     print_line(f"{'processes':<12}{ranks:,}, distributed.kind = {config.kind!r}")
     for label, size in estimate.lines():
         print_line(f"{label:<12}{size}")
+    if uncounted:
+        print_line(f"{'not counted':<12}activations of recurrent and convolutional layers")
     if gpu is not None:
         shorter = {
-            'distributed.kind="fsdp"': not config.sharded and ranks > 1,
+            'distributed.kind="fsdp"': ranks > 1 and not (config.sharded or config.exact),
             "more processes": config.sharded,
             "distributed.checkpoint_blocks=true": not config.checkpoint_blocks,
             "lower batches.tokens and higher batches.accumulate": True,

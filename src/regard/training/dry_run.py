@@ -22,8 +22,15 @@ from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.loop import Job, train
 from regard.training.loop.events import Event, ReportEvent, StartEvent
-from regard.training.memory_estimate import MemoryEstimate, StepShape, capacity, estimate_memory
-from regard.training.parallel import BYTES, ROOM, blocks_of
+from regard.training.loop.trainable import sharing_of
+from regard.training.memory_estimate import (
+    MemoryEstimate,
+    StepShape,
+    estimate_memory,
+    has_uncounted_layers,
+    memory_of,
+)
+from regard.training.parallel import blocks_of
 from regard.training.precision import Precision
 from regard.training.recipe import task_of
 from regard.training.recipe.tables import DistributedConfig
@@ -109,17 +116,21 @@ def estimate_run(run: Run, data: Path, skip_bad: bool = False) -> DryRun:
 
 
 class RankEstimate(NamedTuple):
-    """Memory and operations of a step of one process, and how processes share the model."""
+    """Memory and operations of a step of one process, and how processes share the model.
+
+    ``uncounted``: the model has layers whose activations are not in the estimate.
+    """
 
     memory: MemoryEstimate
     config: DistributedConfig
     flops: float
+    uncounted: bool = False
 
 
 def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     """Estimate a step of one of several processes of a job in bf16."""
     recipe, objective = job.recipe, job.objective
-    limits = recipe.batches
+    limits, config = recipe.batches, sharing_of(job, ranks, gpu and memory_of(gpu))
     examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
     batch = objective.collate(examples)
     tokens = sum(sum(objective.length(example)) for example in examples)
@@ -134,24 +145,17 @@ def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     step = StepShape(
         limits.tokens, round(targets * filled), max(outputs, default=0), limits.accumulate > ranks
     )
-    config, optimiser = recipe.distributed, recipe.optimiser.kind
-
-    def estimated(config: DistributedConfig) -> MemoryEstimate:
-        averaged = bool(recipe.train.ema or recipe.optimiser.trigger)
-        return estimate_memory(
-            job.model, step, config, ranks=ranks, optimiser=optimiser, averaged=averaged
-        )
-
-    if config.decides:
-        kept = BYTES * sum(parameter.numel() for parameter in job.model.parameters())
-        too_large = gpu is not None and kept > ROOM * capacity(gpu)
-        kind = "fsdp" if ranks > 1 and too_large else "ddp"
-        config = DistributedConfig.model_validate(
-            {**config.model_dump(exclude_unset=True), "kind": kind}
-        )
+    memory = estimate_memory(
+        job.model,
+        step,
+        config,
+        ranks=ranks,
+        optimiser=recipe.optimiser.kind,
+        averaged=bool(recipe.train.ema or recipe.optimiser.trigger),
+    )
     lengths = np.array([objective.length(example) for example in examples])
     flops = filled * limits.accumulate * job.flops(lengths) / ranks
-    return RankEstimate(estimated(config), config, flops)
+    return RankEstimate(memory, config, flops, has_uncounted_layers(job.model))
 
 
 def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:

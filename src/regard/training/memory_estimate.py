@@ -12,10 +12,11 @@ from dataclasses import dataclass, fields
 from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.models.trunk import StackModule
 from regard.training.parallel import blocks_by_stack
 from regard.training.recipe.tables import DistributedConfig
 
-GIB = 1 << 30
+GIB, MIB = 1 << 30, 1 << 20
 FP32 = 4
 GPUS = {  # memory in GiB
     **{"h100-80g": 80, "h200-141g": 141, "a100-80g": 80, "a100-40g": 40, "b200-180g": 180},
@@ -60,9 +61,13 @@ class MemoryEstimate:
         return kept + max(forward, self.gradients) + self.reduced
 
     def lines(self) -> list[tuple[str, str]]:
-        """Parts and the total in GiB, for a table."""
+        """Parts and the total in GiB, or MiB if they are smaller, for a table."""
         parts = [(item.name, getattr(self, item.name)) for item in fields(self)]
-        return [(name, f"{size / GIB:,.2f} GiB") for name, size in [*parts, ("total", self.total)]]
+        return [(name, _shown(size)) for name, size in [*parts, ("total", self.total)]]
+
+
+def _shown(size: float) -> str:
+    return f"{size / GIB:,.2f} GiB" if size >= GIB else f"{size / MIB:,.2f} MiB"
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,12 @@ def estimate_memory(
     )
 
 
+def has_uncounted_layers(model: nn.Module) -> bool:
+    """Whether a model has recurrent or convolutional layers, whose activations are not counted."""
+    stacks = (module for module in model.modules() if isinstance(module, StackModule))
+    return not all(stack.attends for stack in stacks)
+
+
 def _kept(blocks: Sequence[nn.Module], config: DistributedConfig, width: int) -> float:
     """Bytes of a token that a stack keeps for the backward pass."""
     each = [_kept_by_block(block, width) for block in blocks]
@@ -150,11 +161,16 @@ def estimate_seconds(flops: float, gpu: str, config: DistributedConfig) -> tuple
     return flops / (MFU[slower] * rate * 1e12), f"{assumed}, without communication"
 
 
-def capacity(gpu: str) -> float:
-    """Bytes of a GPU that a run may use."""
+def memory_of(gpu: str) -> float:
+    """Bytes of a GPU."""
     if gpu not in GPUS:
         raise BadInput(f"no GPU is called {gpu!r}{did_you_mean(gpu, list(GPUS))}")
-    return USABLE * GPUS[gpu] * GIB
+    return GPUS[gpu] * GIB
+
+
+def capacity(gpu: str) -> float:
+    """Bytes of a GPU that a run may use."""
+    return USABLE * memory_of(gpu)
 
 
 def check_fit(estimate: MemoryEstimate, gpu: str, remedies: Mapping[str, bool]) -> None:

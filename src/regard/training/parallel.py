@@ -18,6 +18,7 @@ from regard.models.trunk import StackModule
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.precision import Precision
+from regard.training.recipe.tables import DistributedConfig
 from regard.weights.tensor_pieces import TensorPieces
 
 BYTES = 16  # of a weight in training: fp32 weight, gradient and two moments
@@ -108,11 +109,8 @@ class ExactSum(Parallel):
     The gradient of every slice is sent to all processes, which add them in the order of slices.
     """
 
-    def __init__(self, world: World, slices: int):
+    def __init__(self, world: World):
         super().__init__(world)
-        if slices % world.size:
-            dealt = f"{slices} slices of a step cannot be dealt to {world.size} processes evenly"
-            raise BadInput(f"distributed.shards: {dealt}")
         self.sums: dict[nn.Parameter, Tensor] = {}
 
     @property
@@ -185,9 +183,30 @@ def blocks_by_stack(model: nn.Module) -> list[list[nn.Module]]:
     return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks if stack.attends]
 
 
-def fits(model: nn.Module, device: torch.device) -> bool:
-    """Whether a GPU has room for the whole model, its gradients and its moments."""
-    if device.type != "cuda":
-        return True
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    return BYTES * weights < ROOM * torch.cuda.get_device_properties(device).total_memory
+def check_processes(config: DistributedConfig, count: int) -> None:
+    """Refuse a number of processes that cannot share a model in this way."""
+    replicas, slices = config.replicas, config.shards
+    if replicas and (count < 2 * replicas or count % replicas):
+        need = f"{2 * replicas} processes, or more in steps of {replicas}; there are {count}"
+        copies = f"{replicas} copies, each divided among processes, need {need}"
+        remedy = 'start as many, change replicas, or set kind = "fsdp"'
+        raise BadInput(f"distributed.replicas: {copies}: {remedy}")
+    if config.exact and slices % count:
+        dealt = f"{slices} slices of a step cannot be dealt to {count} processes evenly"
+        raise BadInput(f"distributed.shards: {dealt}; set it to a multiple of {count}")
+
+
+def decided_sharing(
+    config: DistributedConfig, model: nn.Module, count: int, memory: float | None
+) -> DistributedConfig:
+    """The config for ``count`` processes, in which kind "auto" is replaced by its decision.
+
+    Each process has a GPU of ``memory`` bytes; None: a CPU, or a GPU that is not known.
+    """
+    check_processes(config, count)
+    if not config.decides:
+        return config
+    kept = BYTES * sum(parameter.numel() for parameter in model.parameters())
+    too_large = memory is not None and kept >= ROOM * memory
+    divides = count > 1 and too_large and not config.exact
+    return config.model_copy(update={"kind": "fsdp" if divides else "ddp"})

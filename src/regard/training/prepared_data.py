@@ -1,9 +1,10 @@
 """Data prepared for training: tokenizer and tokenised examples, with lengths and duplicates.
 
 The folder has the tokenizer in ``text``, the examples in ``data``, and in ``prepared.json`` the
-recipe's tables that decide them and their statistics.
+recipe's tables that decide them, the training files and statistics.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from regard.data.batches.duplicates import COMPARED, count_bits, repeated_rows
 from regard.data.batches.shards import TokenShard, read_lengths, shard_path, with_suffix
 from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_json, write_json
+from regard.ground.files import JSON, read_json, remove, write_json
 from regard.ground.lock import is_vacant, lock_folder
 from regard.ground.workers import StartWorkers
 from regard.tasks.run_paths import RunPaths
@@ -23,7 +24,7 @@ from regard.training.recipe import Recipe, task_of
 
 RECORD = "prepared.json"
 SETS = {"train": "training", "dev": "development"}
-MIX, UNIQUE = "mix", "deduplicate"
+MIX, UNIQUE, FILES = "mix", "deduplicate", "training files"
 TASKS = ("translate", "text-to-text", "pretrain")  # whose examples are tokenised on disk
 DECIDING = {  # keys of a recipe's tables on which the files depend; none: all keys
     "text": (),
@@ -71,8 +72,8 @@ def prepare_data(
 ) -> dict[str, ShardStatistics]:
     """Write tokenizer and tokenised examples of a recipe to a folder; statistics by set.
 
-    What an earlier call has completed is not written again. With ``deduplicate``, training examples
-    that occur before are left out.
+    What an earlier call has completed from the same files is not written again. With
+    ``deduplicate``, training examples that occur before are left out.
     """
     if deduplicate and recipe.data.dev.held_out:
         fault = "data.dev.held_out numbers the examples of files; name a development file"
@@ -85,9 +86,13 @@ def prepare_data(
     if not is_vacant(out) and not (out / RECORD).is_file():
         raise BadInput(f"{out}: has files that were not prepared; choose a new or empty folder")
     with lock_folder(out):
-        if (out / RECORD).is_file():
-            _check_recipe(out, read_json(out / RECORD), origin)
-        write_json(out / RECORD, {"recipe": origin})
+        before = read_json(out / RECORD) if (out / RECORD).is_file() else None
+        if before is not None:
+            _check_recipe(out, before, origin)
+        begun = {"recipe": origin, FILES: _training_files(recipe, data)}
+        if before is None or before.get(FILES) != begun[FILES]:
+            remove(out / "text")  # learned from other files
+        write_json(out / RECORD, begun)
         place = RunPaths(
             data,
             out,
@@ -101,8 +106,8 @@ def prepare_data(
         by_set = {name: shard_statistics(shard_path(place.store, name)) for name in sets}
         statistics = {name: counts for name, counts in by_set.items() if counts is not None}
         counted = {name: vars(counts) for name, counts in statistics.items()}
-        record = {"recipe": origin, "complete": True, "dropped": dropped, "sets": counted}
-        write_json(out / RECORD, record)
+        record = {"complete": True, "dropped": dropped, "sets": counted}
+        write_json(out / RECORD, begun | record)
     return statistics
 
 
@@ -131,9 +136,23 @@ def _check_recipe(folder: Path, record: Mapping[str, JSON], origin: Mapping[str,
     """Refuse a folder whose record names another recipe than ``origin``."""
     stored = record.get("recipe")
     stored = stored if isinstance(stored, dict) else {}
-    if changed := [name for name in {**origin, **stored} if stored.get(name) != origin.get(name)]:
+    changed = [name for name in {**origin, **stored} if stored.get(name) != origin.get(name)]
+    if changed == [UNIQUE]:
+        used = f"{'with' if stored.get(UNIQUE) else 'without'} the option {UNIQUE}"
+        raise BadInput(f"{folder}: was prepared {used}; do so again, or choose another folder")
+    if changed:
         differs = f"was prepared by another recipe (differs in: {', '.join(changed)})"
         raise BadInput(f"{folder}: {differs}; choose another folder")
+
+
+def _training_files(recipe: Recipe, data: Path) -> JSON:
+    """Names, sizes and times of the files that a tokenizer is learned from."""
+    train = recipe.data.train
+    sources = [
+        train.under(folder) if train.has_pairs else train.collection(folder)
+        for folder in recipe.data.corpora(data).values()
+    ]
+    return json.loads(json.dumps([source.origin for source in sources]))
 
 
 def _deciding(recipe: Recipe) -> dict[str, JSON]:

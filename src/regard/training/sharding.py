@@ -57,8 +57,6 @@ class Shards(Parallel):
     def mesh_on(self, device: str) -> DeviceMesh:
         """The processes in order; for HSDP a row of processes for each copy."""
         replicas, size = self.config.replicas, self.world.size
-        if replicas and size % replicas:
-            raise BadInput(f"distributed.replicas: {replicas} copies for {size} processes")
         if not replicas:
             return init_device_mesh(device, (size,))
         return init_device_mesh(

@@ -24,9 +24,10 @@ from regard.training.loop.microbatch import (
     unchanged_buffers,
 )
 from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
-from regard.training.parallel import ExactSum, Parallel, fits, recompute_blocks
+from regard.training.parallel import ExactSum, Parallel, decided_sharing, recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe import Recipe
+from regard.training.recipe.tables import DistributedConfig
 from regard.weights.files import load_weights, weights_of
 from regard.weights.tensor_pieces import TensorPieces
 
@@ -216,20 +217,25 @@ class TrainableModel:
 
 def parallel_of(job: Job) -> Parallel:
     """How the processes of a job share its model."""
-    config, world = job.recipe.distributed, job.world
+    world, memory = job.world, None
+    if world.device.type == "cuda":
+        memory = torch.cuda.get_device_properties(world.device).total_memory
+    config = sharing_of(job, world.size, memory)
     if config.exact:
-        if job.sampler.streams:
-            raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
-        return ExactSum(world, config.shards)
-    if world.size < 2 * config.replicas:
-        copies = f"{config.replicas} copies, each divided among processes"
-        raise BadInput(f"distributed.replicas: {copies}, need {2 * config.replicas} processes")
-    too_large = world.size > 1 and not fits(job.model, world.device)
-    if not (config.sharded or (config.decides and too_large)):
+        return ExactSum(world)
+    if not config.sharded:
         return Parallel(world)
     from regard.training.sharding import OneShard, Shards  # what they import takes seconds
 
     return OneShard(world) if world.size == 1 else Shards(config, world, precision_of_shards(job))
+
+
+def sharing_of(job: Job, processes: int, memory: float | None) -> DistributedConfig:
+    """How so many processes, each with a GPU of this ``memory``, share the model of a job."""
+    config = job.recipe.distributed
+    if config.exact and job.sampler.streams:
+        raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
+    return decided_sharing(config, job.model, processes, memory)
 
 
 def precision_of_shards(job: Job) -> Precision:
