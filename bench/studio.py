@@ -22,16 +22,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import numpy as np
-import psutil
 from measure import add_options, emit, interval, rounded
-from playwright.sync_api import Browser, CDPSession, sync_playwright
+from serve import cpu_seconds
 
 import regard
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, CDPSession
 
 TEXT = "The old man who lives in the small house by the river reads a book in the garden"
 WORDS = ("in the summer", "every evening", "with his dog", "and sings", "before he sleeps")
@@ -56,6 +59,8 @@ def main() -> None:
     parser.add_argument("model", help="folder of a classifier of texts")
     add_options(parser, rounds=7, seconds=300)
     asked = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         path = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -75,7 +80,7 @@ def main() -> None:
         )
 
 
-def first_pictures(browser: Browser, model: str, rounds: int) -> Iterator[tuple[float, float]]:
+def first_pictures(browser: "Browser", model: str, rounds: int) -> Iterator[tuple[float, float]]:
     """Wall seconds to the picture of a new text, and CPU seconds of the server, each round."""
     with studio_of(model) as (address, process):
         page = browser.new_page()
@@ -91,7 +96,7 @@ def first_pictures(browser: Browser, model: str, rounds: int) -> Iterator[tuple[
 
 
 @contextmanager
-def studio_of(model: str) -> Iterator[tuple[str, psutil.Process]]:
+def studio_of(model: str) -> Iterator[tuple[str, int]]:
     """Address and process of a studio."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -106,19 +111,13 @@ def studio_of(model: str) -> Iterator[tuple[str, psutil.Process]]:
                 break
             except OSError:
                 time.sleep(0.2)
-        yield f"{address}/studio", psutil.Process(running.pid)
+        yield f"{address}/studio", running.pid
     finally:
         running.terminate()
         running.wait()
 
 
-def cpu_seconds(process: psutil.Process) -> float:
-    """CPU seconds of a process so far."""
-    times = process.cpu_times()
-    return times.user + times.system
-
-
-def hovering(browser: Browser, rounds: int) -> Iterator[tuple[float, float]]:
+def hovering(browser: "Browser", rounds: int) -> Iterator[tuple[float, float]]:
     """Frames a second over the heat map of 512 tokens × 144 heads, and CPU ms of a frame."""
     words = tuple(f"word{number}" for number in range(512))
     weights_NHLS = np.exp(0.3 * np.random.default_rng(4).normal(size=(12, 12, 512, 512)))
@@ -138,7 +137,7 @@ def hovering(browser: Browser, rounds: int) -> Iterator[tuple[float, float]]:
             yield frames, 1000 * (task_seconds(session) - before) / 240
 
 
-def task_seconds(session: CDPSession) -> float:
+def task_seconds(session: "CDPSession") -> float:
     """CPU seconds of all tasks of a page's main thread so far."""
     values = session.send("Performance.getMetrics")["metrics"]
     return next(each["value"] for each in values if each["name"] == "TaskDuration")

@@ -63,7 +63,7 @@ def test_words_are_drawn_by_their_frequency_to_a_power(power):
 
 def test_words_are_counted_in_all_documents():
     documents = Documents.of([[[3, 3], [4]], [[5, 3]]])
-    assert NegativeSampling().count_words(documents, 7).counts_V.tolist() == [0, 0, 0, 3, 1, 1, 0]
+    assert NegativeSampling().count_words([documents], 7).counts_V.tolist() == [0, 0, 0, 3, 1, 1, 0]
     plan = sentence_rows(documents, TOKENIZER.template.frame(1), 3)
     rows = [row.tokens.tolist() for row, _ in plan.read(np.arange(len(plan)))]
     assert rows == [[1, 3, 2], [1, 3, 2], [1, 4, 2], [1, 5, 2], [1, 3, 2]]

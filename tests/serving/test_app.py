@@ -627,18 +627,25 @@ EXACT = {
 
 
 @pytest.mark.parametrize("kind", EXACT)
-def test_numbers_of_shared_batches_are_those_of_a_direct_call(kind):
+def test_numbers_of_shared_batches_are_those_of_a_direct_call(kind, monkeypatch):
     """On a CPU, byte for byte, of every input that is one row."""
     path, name, body = EXACT[kind]
     model = small_bert(kind)
     texts = [SENTENCES[n % 5][: 12 + 2 * n] for n in range(24)]
+    run, gate = Component.run, threading.Event()
 
-    async def ask_all(url):
-        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
-            return await asyncio.gather(*(client.post(path, json=body(text)) for text in texts))
+    async def ask_all(server):
+        worker = server.app.engine._workers["m"]
+        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+            asking = asyncio.gather(*(client.post(path, json=body(text)) for text in texts))
+            while worker.queued_requests < len(texts):
+                await asyncio.sleep(0.001)
+            gate.set()
+            return await asking
 
     with running({"m": model}) as server:
-        answers = asyncio.run(ask_all(server.url))
+        monkeypatch.setattr(Component, "run", lambda *given: gate.wait(20) and run(*given))
+        answers = asyncio.run(ask_all(server))
         metrics = server.client.get("/metrics").text
     (batches,) = re.findall(r"^regard_batch_rows_count\{.*\} (.*)$", metrics, re.MULTILINE)
     assert float(batches) < len(texts) / 2  # they shared batches

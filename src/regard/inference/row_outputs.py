@@ -25,11 +25,13 @@ def run_model(
     tape: NullTape = NULL_TAPE,
 ) -> Outputs:
     """Outputs of a model; of each row alone if only rows of equal lengths share a bucket."""
-    if not rows_are_alone() or tape.live or not _can_join(model, batch.layout):
+    split = rows_are_alone() and not (tape.live or model.queries or any(model.layers_of.values()))
+    if not split:
         return model(batch, positions=positions, tape=tape)
-    encoded, layout, start, parts = model.encode(batch), batch.layout, 0, list[Outputs]()
-    if encoded.ends is not None or encoded.undropped_TD is not None:
+    encoded = model.encode(batch)
+    if not _has_rows_to_split(encoded):
         return model.read(encoded, positions)
+    layout, start, parts = encoded.layout, 0, list[Outputs]()
     for states_TD in layout.split(encoded.states_TD):
         end = start + len(states_TD)
         inside = {
@@ -44,12 +46,12 @@ def run_model(
     return Outputs(encoded, torch.cat(pooled) if pooled else None, by_head)
 
 
-def _can_join(model: TrunkWithHeadsModule, layout: Layout) -> bool:
-    """Whether there are several rows on a CPU, and outputs that can be joined again."""
-    if layout.rows == 1 or layout.lengths is None or layout.padded:
-        return False
-    on_cpu = layout.positions_T.device.type == "cpu"
-    return on_cpu and not (model.queries or any(model.layers_of.values()))
+def _has_rows_to_split(encoded: EncoderOutput) -> bool:
+    """Whether there are several packed rows on a CPU, and nothing but their states."""
+    layout, on_cpu = encoded.layout, encoded.states_TD.device.type == "cpu"
+    known = layout.lengths is not None and not layout.padded
+    carried = encoded.ends is not None or encoded.undropped_TD is not None
+    return on_cpu and known and layout.rows > 1 and not carried
 
 
 def _layout_of_row(layout: Layout, start: int, end: int) -> Layout:
