@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import threading
 from importlib.resources import files
 
@@ -14,8 +15,9 @@ from regard.inside.views.attention_record import unpack_weights
 from regard.inside.views.view_record import ViewRecord
 from regard.serving.doors import images
 from regard.serving.settings import RequestLimits, ServerSettings
-from regard.studio import text_records
+from regard.studio import predictions, text_records
 from regard.studio.app import HEADERS, studio_doors
+from regard.studio.predictions import ABOUT
 from regard.training.metrics_log import LOG
 from serving.running_server import running
 from small_bert import model as small_bert
@@ -25,6 +27,7 @@ from small_images import blank_png, small_vit
 from small_mistakes import TRANSLATORS, small_translator
 
 MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
+SIGNED = ("leave-one-out", "integrated", "gradient")  # methods whose values have a sign
 ROUTES = {(route.method, route.path) for route in studio_doors()[-1].routes}
 
 
@@ -200,6 +203,7 @@ def test_evidence_and_what_ifs(server):
     body = {"model": "labels", "text": "the old sailor"}
     found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()
     assert found["words"] == ["the", "old", "sailor"] and len(found["weights"]) == 1
+    assert found["replacement"] == "the mask token [MASK]"
     whole = server.post("/v1/classify", body).json()["results"][0]["records"][0]
     off = {"heads": [["encoder", 0, 1]], "words": [1]}
     compared = server.post("/studio/what-if", {**body, **off}).json()
@@ -264,6 +268,30 @@ def test_pages_of_pruned_models(pruned, name):
     off = {"model": name, "text": "the owl", "heads": [["encoder", 0, 0]]}
     message = pruned.post("/studio/what-if", off).json()["error"]["message"]
     assert ("has no heads left" if name == "labels" else "with cross, decoder") in message
+
+
+def test_evidence_says_by_which_method_it_is_and_in_which_unit(server):
+    body = {"model": "labels", "text": "the old sailor"}
+    found = server.post("/studio/evidence", body).json()
+    assert found["method"] == "leave-one-out"
+    assert found["about"].startswith("Difference of log-probabilities: with the word, minus")
+    off = server.post("/studio/what-if", {**body, "words": [1]}).json()
+    at = off["targets"].index(found["targets"][0])
+    lost = math.log(off["before"][at]) - math.log(off["after"][at])
+    assert found["weights"]["leave-one-out"][0][1] == pytest.approx(lost, abs=1e-4)
+    for method in ABOUT:
+        about = server.post("/studio/evidence", {**body, "method": method}).json()["about"]
+        assert ("Orange words raise it" in about) == (method in SIGNED)
+    for method in ("all", "nothing", ""):
+        refused = server.post("/studio/evidence", {**body, "method": method})
+        assert refused.status_code == 400 and "no method is called" in refused.text
+
+
+def test_long_texts_have_integrated_gradients(server, monkeypatch):
+    monkeypatch.setattr(predictions, "MOST_LEFT_OUT", 2)
+    for text, method in (("the sailor", "leave-one-out"), ("the old sailor", "integrated")):
+        found = server.post("/studio/evidence", {"model": "labels", "text": text}).json()
+        assert found["method"] == method and [*found["weights"]] == [method]
 
 
 def test_runs_are_found_and_drawn(server, runs):

@@ -10,7 +10,7 @@ const DRAWN = ["roles", "resolve"]; // paths of the studio itself
 const NAMES = { classify: "label", tag: "tag words", roles: "who does what to whom", resolve: "which mentions are the same", answer: "answer a question", choose: "choose a continuation", fill: "fill masks" };
 const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
 const ENDS = ["start", "end"]; // of an answer
-const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
+const METHODS = [["leave-one-out", "leave one out (long texts: integrated gradients)"], ["integrated", "integrated gradients"], ["gradient", "gradient × input"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
 /** Draw a word of a drawing narrower that would run into the next one, as fonts differ. @param {any} text */
 function narrow(text) {
@@ -163,10 +163,10 @@ export function open(main, studio) {
       button.style.color = inkOn(pixel);
       return [button, " "];
     }));
-    evidenceNote.textContent = `For ${found.targets.join(", ")}. Orange words raise it, blue words lower it; click a word to see the prediction without it.`;
+    evidenceNote.textContent = `For ${found.targets.join(", ")}. ${found.about} Click a word to see the prediction without it: it is replaced by ${found.replacement}.`;
   };
   const attributing = live(async (signal) => {
-    const found = await ask("/studio/evidence", { model: model.value, ...looked(), method: method.value, ...aim() }, signal);
+    const found = await ask("/studio/evidence", { model: model.value, ...looked(), ...(studio.get("method") ? { method: method.value } : {}), ...aim() }, signal);
     if (signal.aborted) return;
     last = found;
     drawWords(found);
