@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import shutil
 import threading
 from importlib.resources import files
 
@@ -307,6 +308,23 @@ def test_runs_are_found_and_drawn(server, runs):
         assert server.client.get("/studio/curves", params={"run": run}).status_code == 404
     assert server.client.get("/studio/curves").status_code == 400
     assert server.client.get("/studio/formation", params={"run": "one"}).status_code == 400
+
+
+def test_a_run_that_was_stopped_is_not_called_finished(server, runs):
+    def states():
+        listed = server.client.get("/studio/runs").json()["runs"]
+        return {each["name"]: (each["finished"], each["state"]) for each in listed}
+
+    assert states()["one"] == (False, "")
+    write_run(runs / "short", [3.0, 2.0])
+    (runs / "one" / "model").mkdir()
+    (runs / "short" / "model").mkdir()
+    try:
+        assert states()["one"] == (True, "finished")
+        assert states()["short"] == (True, "stopped at 2 of 3")
+    finally:
+        (runs / "one" / "model").rmdir()
+        shutil.rmtree(runs / "short")
 
 
 def test_a_link_out_of_the_folder_of_runs_is_not_followed(server, runs, tmp_path):
