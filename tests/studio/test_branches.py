@@ -145,7 +145,7 @@ def test_wrong_branches_are_refused_in_one_line(trainings, tmp_path):
                 {"run": "one", "step": 2, "key": "optimiser.rate", "value": "banana"},
                 *(400, "optimiser.rate"),
             ),
-            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "not what this path reads"),
+            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "value: longer than 200 char"),
             ({"run": "one", "step": 2, "more": 1}, 400, "not what this path reads"),
         ):
             answer = server.post("/studio/branch", body)

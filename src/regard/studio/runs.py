@@ -72,14 +72,12 @@ def _described(name: str, run: Path) -> dict[str, Any]:
     train = recipe.get("train") if isinstance(recipe.get("train"), dict) else {}
     checkpoints = Checkpoints(run / "checkpoints").steps()
     logged = (int(event["step"]) for event in read_log(run))
-    step, steps = max((*logged, *checkpoints), default=0), train.get("steps") or 0
     return {
         "name": name,
         "title": _value(recipe, "about", "title") or name,
-        "step": step,
-        "steps": steps,
+        "step": max((*logged, *checkpoints), default=0),
+        "steps": train.get("steps") or 0,
         "finished": (run / "model").is_dir(),
-        "state": _state(run, step, steps, patience=bool(train.get("patience"))),
         "checkpoints": checkpoints,
         "opens": saved_model(run) is not None,
         "watches": [name for name in ("heads",) if watch_log(run, name).is_file()],
@@ -87,16 +85,6 @@ def _described(name: str, run: Path) -> dict[str, Any]:
         "command": StartCommand.of(run).words,
         "settings": _settings(recipe),
     }
-
-
-def _state(run: Path, step: int, steps: int, *, patience: bool) -> str:
-    """Whether a run has no model yet, is finished, or ended before its last step, and why."""
-    if not (run / "model").is_dir():
-        return ""
-    if step >= steps:
-        return "finished"
-    reason = "ended, by train.patience or stopped," if patience else "stopped"
-    return f"{reason} at {step:,} of {steps:,}"
 
 
 def saved_model(run: Path) -> Path | None:
