@@ -2,6 +2,8 @@
 
 import base64
 import json
+import math
+import shutil
 import threading
 from importlib.resources import files
 
@@ -14,8 +16,9 @@ from regard.inside.views.attention_record import unpack_weights
 from regard.inside.views.view_record import ViewRecord
 from regard.serving.doors import images
 from regard.serving.settings import RequestLimits, ServerSettings
-from regard.studio import text_records
+from regard.studio import predictions, text_records
 from regard.studio.app import HEADERS, studio_doors
+from regard.studio.predictions import ABOUT
 from regard.training.metrics_log import LOG
 from serving.running_server import running
 from small_bert import model as small_bert
@@ -25,6 +28,7 @@ from small_images import blank_png, small_vit
 from small_mistakes import TRANSLATORS, small_translator
 
 MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
+SIGNED = ("leave-one-out", "integrated", "gradient")  # methods whose values have a sign
 ROUTES = {(route.method, route.path) for route in studio_doors()[-1].routes}
 
 
@@ -200,6 +204,7 @@ def test_evidence_and_what_ifs(server):
     body = {"model": "labels", "text": "the old sailor"}
     found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()
     assert found["words"] == ["the", "old", "sailor"] and len(found["weights"]) == 1
+    assert found["replacement"] == "the mask token [MASK]"
     whole = server.post("/v1/classify", body).json()["results"][0]["records"][0]
     off = {"heads": [["encoder", 0, 1]], "words": [1]}
     compared = server.post("/studio/what-if", {**body, **off}).json()
@@ -266,6 +271,30 @@ def test_pages_of_pruned_models(pruned, name):
     assert ("has no heads left" if name == "labels" else "with cross, decoder") in message
 
 
+def test_evidence_says_by_which_method_it_is_and_in_which_unit(server):
+    body = {"model": "labels", "text": "the old sailor"}
+    found = server.post("/studio/evidence", body).json()
+    assert found["method"] == "leave-one-out"
+    assert found["about"].startswith("Difference of log-probabilities: with the word, minus")
+    off = server.post("/studio/what-if", {**body, "words": [1]}).json()
+    at = off["targets"].index(found["targets"][0])
+    lost = math.log(off["before"][at]) - math.log(off["after"][at])
+    assert found["weights"]["leave-one-out"][0][1] == pytest.approx(lost, abs=1e-4)
+    for method in ABOUT:
+        about = server.post("/studio/evidence", {**body, "method": method}).json()["about"]
+        assert ("Orange words raise it" in about) == (method in SIGNED)
+    for method in ("all", "nothing", ""):
+        refused = server.post("/studio/evidence", {**body, "method": method})
+        assert refused.status_code == 400 and "no method is called" in refused.text
+
+
+def test_long_texts_have_integrated_gradients(server, monkeypatch):
+    monkeypatch.setattr(predictions, "MOST_LEFT_OUT", 2)
+    for text, method in (("the sailor", "leave-one-out"), ("the old sailor", "integrated")):
+        found = server.post("/studio/evidence", {"model": "labels", "text": text}).json()
+        assert found["method"] == method and [*found["weights"]] == [method]
+
+
 def test_runs_are_found_and_drawn(server, runs):
     listed = {each["name"]: each for each in server.client.get("/studio/runs").json()["runs"]}
     assert listed.keys() == {"one", "sweep/two"}
@@ -279,6 +308,21 @@ def test_runs_are_found_and_drawn(server, runs):
         assert server.client.get("/studio/curves", params={"run": run}).status_code == 404
     assert server.client.get("/studio/curves").status_code == 400
     assert server.client.get("/studio/formation", params={"run": "one"}).status_code == 400
+
+
+def test_a_run_that_was_stopped_has_fewer_steps_than_its_recipe(server, runs):
+    write_run(runs / "short", [3.0])
+    checkpoint = runs / "short" / "checkpoints" / "step-00000002"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{}")
+    (runs / "short" / "model").mkdir()
+    try:
+        listed = {each["name"]: each for each in server.client.get("/studio/runs").json()["runs"]}
+    finally:
+        shutil.rmtree(runs / "short")
+    keys = ("finished", "step", "steps")
+    assert [listed["short"][key] for key in keys] == [True, 2, 3]
+    assert [listed["one"][key] for key in keys] == [False, 3, 3]
 
 
 def test_a_link_out_of_the_folder_of_runs_is_not_followed(server, runs, tmp_path):

@@ -83,7 +83,7 @@ def test_wrong_inputs_get_one_line(server, path):
     for name, text, message in (
         ("labels", TEXT, "was not trained for this task"),
         (model, " \n", "the text is empty"),
-        (model, "x" * 30_000, "not what this path reads"),
+        (model, "x" * 30_000, "text: longer than 20,000 characters"),
     ):
         answer = server.post(f"/studio/{path}", {"model": name, "text": text})
         assert answer.status_code == 400 and message in answer.json()["error"]["message"]

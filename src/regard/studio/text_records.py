@@ -3,6 +3,7 @@
 Attention of long inputs travels a layer at a time.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,11 +27,13 @@ from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange
 from regard.serving.doors.images import EncodedImage, decoded_image
+from regard.serving.errors import UnknownModel
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
 
 AT_ONCE = 400_000  # weights that travel together; of more, a layer at a time
 LONGEST = 20_000  # characters of an input
+CHECKPOINT = re.compile(r"(.+)\.step-(\d+)")  # name of an open checkpoint
 MOST_NEW = 64  # tokens of a search tree
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -49,6 +52,10 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
     def chosen_model(self, exchange: Exchange) -> ServedModel:
         """The model of this name, if it reads the input of the request."""
+        closed = CHECKPOINT.fullmatch(self.model)
+        if closed is not None and self.model not in exchange.engine.models:
+            closing = "is closed, as others were opened since: reload the page to open it again"
+            raise UnknownModel(f"checkpoint {closed[1]}, step {closed[2]}, {closing}")
         served = exchange.choose_model(self.model, lambda _: True, "the studio")
         self.check_input(served)
         return served
