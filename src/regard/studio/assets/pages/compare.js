@@ -13,7 +13,7 @@ export function open(main, studio) {
   const views = [viewPlace(studio, "Attention of the first model"), viewPlace(studio, "Attention of the second model", "other.")];
   const note = make("p", { class: "note" });
   const fault = make("p", { class: "fault", role: "alert" });
-  main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, text.element, task.element), note, fault,
+  main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, task.element, text.element), note, fault,
     section("Outputs", make("div", { class: "side-by-side" }, ...places)), section("Attention", make("div", { class: "side-by-side" }, ...views.map((each) => each.element))));
   let ready = false; // checkpoints are in the lists
 
