@@ -537,6 +537,83 @@ def test_a_model_that_reads_no_single_text_is_not_asked(open_studio, model, told
     page.wait_for_selector(f".fault:has-text('{told}')", **LIVE)
 
 
+def test_a_run_that_was_stopped_is_not_called_finished(open_studio):
+    page = open_studio("?page=train&run=trained", refused=True)
+    page.get_by_text("step 12, finished").first.wait_for(**LIVE)
+
+    def shorten(route):
+        answer = route.fetch().json()
+        for run in answer["runs"]:
+            run |= {"steps": 300} if run["name"] == "trained" else {}
+        route.fulfill(json=answer)
+
+    page.route("**/studio/runs", shorten)
+    page.get_by_text("stopped at 12 of 300 steps").wait_for(**LIVE)
+
+
+def test_heat_maps_that_are_compared_begin_at_one_height(open_studio):
+    page = open_studio("?page=compare&model=mt&other=labels&text=the+owl")
+    page.locator("[data-kind=attention]").nth(1).wait_for(**LIVE)
+    settle(page)
+    top = "all => all.map((each) => Math.round(each.getBoundingClientRect().top))"
+    assert len({*page.locator("[data-kind=attention] .cells").evaluate_all(top)}) == 1
+
+
+def test_texts_have_the_whole_width_of_a_page(open_studio):
+    page = open_studio("?page=generate&text=The+old")
+    page.wait_for_selector(".options button", **LIVE)
+    form, field = (
+        page.locator(each).bounding_box()["width"] for each in ("form.fields", "textarea")
+    )
+    assert field == form
+    wide = "all => all.map((each) => each.scrollWidth <= each.clientWidth && each.clientWidth > 20)"
+    assert all(page.locator(".options button").evaluate_all(wide))
+
+
+def test_words_in_tables_are_whole_on_a_phone(open_studio):
+    page = open_studio("?page=heads&texts=the+owl", size=(360, 740))
+    page.wait_for_selector("caption:has-text('0 heads removed')", **LIVE)
+    table = page.locator("section[aria-label='Remove heads'] table")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth")
+    lines = "all => all.filter((one) => !one.textContent.includes(' ')).map((one) => { const r ="
+    lines += (
+        " document.createRange(); r.selectNodeContents(one); return r.getClientRects().length; })"
+    )
+    assert {*page.locator("main th, main td.figure").evaluate_all(lines)} <= {0, 1}
+
+
+def test_the_back_button_turns_the_tour(open_studio):
+    page = open_studio("?tour=1")
+    page.wait_for_selector(".tour .quiet:text-is('1 of 5')", **LIVE)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".tour .quiet:text-is('2 of 5')", **LIVE)
+    page.go_back()
+    page.wait_for_selector(".tour .quiet:text-is('1 of 5')", **LIVE)
+    assert "tour=1" in page.url
+
+
+def test_a_saved_picture_tells_what_it_shows(open_studio):
+    page = open_studio("?page=translate&text=the+owl&off=cross.0.1&layer=0&head=0")
+    page.wait_for_selector("[data-kind=attention] canvas", **LIVE)
+    settle(page)
+    with page.expect_download() as download:
+        page.locator("text=Save SVG").first.click()
+    saved = download.value.path().read_text(encoding="utf-8")
+    assert "map cross · head 0 · scale linear" in saved and saved.count("<rect") > 9
+    assert "heads switched off: cross.0.1" in saved and "text=the owl" in saved
+    assert "click to keep them" not in saved and ">none<" not in saved
+
+
+def test_papers_begin_with_a_sentence(open_studio):
+    page = open_studio("?page=papers&paper=Transformer")
+    told = page.get_by_text("Compared with Luong, Transformer changes ")
+    told.wait_for(**LIVE)
+    assert "depth (4 → 6)" in told.inner_text() and "adds position base" in told.inner_text()
+    page.locator("summary", has_text="settings that differ").click()
+    cells = page.locator("details[open] td").all_inner_texts()
+    assert cells and not {"True", "False", "()"} & {*cells}
+
+
 ODD = {
     "empty": " ",
     "long": "owl " * 2_500,

@@ -269,6 +269,18 @@ def test_tables_of_one_paper_or_of_all(open_page):
     assert shown.evaluate("location.hash") == "#paper=BERT&tables=all"
 
 
+def test_heads_without_roles_are_coloured_by_importance(open_page):
+    record = record_of("heads")
+    chosen = "[data-focus^='colour=']:checked"
+    assert open_page(page(record)).get_attribute(chosen, "value") == "role"
+    cells = [cell for site in record.json["sites"] for layer in site["layers"] for cell in layer]
+    assert cells
+    for cell in cells:
+        cell["role"] = None
+    record.json["figures"].setdefault("importance", {"about": "loss without it", "most": 1.0})
+    assert open_page(page(record)).get_attribute(chosen, "value") == "importance"
+
+
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_view_is_saved_as_svg_and_png_with_its_command(open_page, kind):
     record = record_of(kind).with_source(command="regard look m", model="m", data="some <data>")

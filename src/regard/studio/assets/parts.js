@@ -1,6 +1,6 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
-import { draw, make, range, within, written } from "../views/base.js";
+import { clip, draw, make, range, within, written } from "../views/base.js";
 import { ask, askModel, askRecord, load as loadModule, LONGEST } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
@@ -125,6 +125,8 @@ export function viewPlace(studio, label, prefix = "") {
     known = JSON.stringify(Object.fromEntries(other.map((name) => [name, written(state[name])])));
     studio.go(Object.fromEntries(names.map((name) => [prefix + name, other.includes(name) ? written(state[name]) : null])));
   };
+  /** Where a saved drawing comes from. */
+  const source = () => ({ "heads switched off": studio.get("off"), address: clip([...new URLSearchParams(location.search)].map((each) => each.join("=")).join("&"), 300) });
   return {
     element,
     /** @param {any} record @param {{load?: any} & Record<string, any>} [options] */
@@ -140,7 +142,7 @@ export function viewPlace(studio, label, prefix = "") {
       if (view && kind === record.kind) return view.update(record, { load, choices });
       const { render } = await loadModule(`../views/${module}.js`);
       view?.destroy();
-      view = render(body, record, { load, choices, onOptions });
+      view = render(body, record, { load, choices, onOptions, source });
       kind = record.kind;
     },
     /** Draw what the address says now. */

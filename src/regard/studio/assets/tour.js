@@ -21,14 +21,23 @@ export function tour(studio) {
   const steps = STEPS.filter((step) => step.fits(studio)).slice(0, MOST);
   let at = Math.min(Math.max(Number(studio.get("tour", "1")) - 1, 0), steps.length - 1);
   const card = make("section", { class: "tour", role: "dialog", "aria-label": "Tour", tabindex: -1 });
-  const close = () => { card.remove(); studio.go({ tour: null }, { replace: true }); };
+  const ended = new AbortController();
+  const remove = () => { ended.abort(); card.remove(); };
+  const close = () => { remove(); studio.go({ tour: null }, { replace: true }); };
+  addEventListener("popstate", () => {
+    const now = Number(studio.get("tour")) - 1;
+    if (!steps[now]) return remove();
+    at = now;
+    draw();
+  }, { signal: ended.signal });
   card.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape") close();
     if (event.key === "ArrowRight" && at < steps.length - 1) turn(1);
     if (event.key === "ArrowLeft" && at > 0) turn(-1);
   });
   /** @param {number} by */
-  const turn = (by) => { at += by; draw(); };
+  const turn = (by) => { at += by; draw(); follow(); };
+  const follow = () => studio.go({ page: steps[at].page || null, tour: at + 1 });
   const draw = () => {
     const step = steps[at];
     card.replaceChildren(make("h2", {}, step.title), make("p", {}, step.text),
@@ -38,9 +47,9 @@ export function tour(studio) {
           ? make("button", { type: "button", onclick: () => turn(1) }, "Next")
           : make("button", { type: "button", onclick: close }, "Done"),
         make("button", { type: "button", onclick: close }, "Close")));
-    studio.go({ page: step.page || null, tour: at + 1 });
     card.focus();
   };
   document.body.append(card);
   draw();
+  follow();
 }

@@ -66,7 +66,7 @@ export function drawGrid(context, scene, host) {
     const row = buttons[within(at + step[0], buttons.length)];
     row[within(buttons[at].indexOf(/** @type {any} */ (document.activeElement)) + step[1], row.length)]?.focus();
   });
-  host.append(make("p", { class: "note" }, "Each head is scaled to its own largest weight. Choose one to show it."), pictures);
+  host.append(make("p", { class: "note" }, "Each head is scaled to its own largest weight. ", make("span", { class: "hint" }, "Choose one to show it.")), pictures);
   const several = Math.max(1, Math.floor(AT_ONCE / (scene.queries.length * scene.keys.length || 1)));
   const some = () => {
     if (context.signal.aborted) return;

@@ -22,8 +22,8 @@ export function render(element, record, options = {}) {
 
 /** @param {Context} context @param {Scene} scene @param {HTMLElement} host */
 export function drawLines(context, scene, host) {
-  host.append(make("p", { class: "note" }, "Queries on the left, keys on the right; point at a word to see only its lines, click to keep them. "
-    + "Switch on heads to see each in its colour. ", scene.hidden));
+  host.append(make("p", { class: "note" }, "Queries on the left, keys on the right. ",
+    make("span", { class: "hint" }, "Point at a word to see only its lines, click to keep them. Switch on heads to see each in its colour. "), scene.hidden));
   headButtons(context, scene, host);
   const bundles = bundlesOf(context, scene);
   scene.bundles = bundles;
@@ -132,7 +132,7 @@ function headButtons(context, scene, host) {
   const chosen = context.state.heads;
   /** @param {string} name @param {number[]} next @param {Record<string, any>} more */
   const button = (name, next, more) => make("button", { type: "button", "data-focus": `heads ${name}`, onclick: () => context.set({ heads: next }), ...more }, name);
-  host.append(make("div", { class: "head-buttons", role: "group", "aria-label": "Heads in colours" },
+  host.append(make("div", { class: "head-buttons hint", role: "group", "aria-label": "Heads in colours" },
     ...heads.map((head) => button(String(head), chosen.includes(head) ? chosen.filter((/** @type {number} */ each) => each !== head) : [...chosen, head].sort((one, other) => one - other),
       { "aria-label": `head ${head}`, "aria-pressed": String(chosen.includes(head)), style: { "--hue": hueOf(head) } })),
     button("all", heads, {}), button("none", [], {})));

@@ -226,7 +226,7 @@ export function mount(element, record, options, defaults, build) {
   const body = make("div", { class: "body" });
   const line = make("p", { class: "readout", role: "status", "aria-live": "polite" });
   element.replaceChildren(root);
-  root.append(tools, line, body, exportButtons(root, () => context.record));
+  root.append(tools, line, body, exportButtons(root, () => context));
   let drawn = new AbortController();
   /** The host may choose: it is asked with the first choices of a record. @param {ViewRecord} shown @param {Options} given */
   const stateOf = (shown, given) => {
@@ -411,13 +411,15 @@ export function cursor(element, rows, columns, point, leave, keep) {
 
 // ---- export -----------------------------------------------------------------------------------
 
-/** @param {HTMLElement} root @param {() => ViewRecord} record */
-function exportButtons(root, record) {
+/** @param {HTMLElement} root @param {() => Context} context */
+function exportButtons(root, context) {
+  const record = () => context().record;
+  const svg = () => drawing(root, record(), context().options.source?.());
   const button = (/** @type {string} */ name, /** @type {() => unknown} */ save) =>
     make("button", { type: "button", onclick: save, "data-focus": name }, name);
   return make("p", { class: "export" },
-    button("Save SVG", () => save(new Blob([drawing(root, record())], { type: "image/svg+xml" }), fileName(record(), "svg"))),
-    button("Save PNG", async () => save(await picture(drawing(root, record())), fileName(record(), "png"))));
+    button("Save SVG", () => save(new Blob([svg()], { type: "image/svg+xml" }), fileName(record(), "svg"))),
+    button("Save PNG", async () => save(await picture(svg()), fileName(record(), "png"))));
 }
 /** @param {ViewRecord} record @param {string} suffix */
 const fileName = (record, suffix) => `${(record.title ?? record.kind).replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || record.kind}.${suffix}`;
@@ -426,6 +428,12 @@ const fileName = (record, suffix) => `${(record.title ?? record.kind).replace(/[
 export function captions(record) {
   const source = Object.entries(record.source ?? {}).filter(([, text]) => text);
   return [record.title ?? record.kind, record.caption ?? "", ...source.map(([name, text]) => `${name}: ${text}`)].filter(Boolean);
+}
+/** What is chosen of a view, in words. @param {HTMLElement} root */
+function choicesOf(root) {
+  const chosen = [...root.querySelectorAll(".tools [data-choice]")].map((each) => [each.querySelector("legend")?.textContent, [...each.querySelectorAll("input:checked + span")].map((span) => span.textContent).join(", ")]);
+  const others = [...root.querySelectorAll(".tools .selector, .tools .slider")].map((each) => [each.firstChild?.textContent, each.querySelector("select")?.selectedOptions[0]?.text ?? each.querySelector("output")?.textContent]);
+  return [...chosen, ...others].filter(([, value]) => value).map(([name, value]) => `${name} ${value}`).join(" · ");
 }
 /** @param {Blob} blob @param {string} name */
 function save(blob, name) {
@@ -451,9 +459,10 @@ function binary(text) {
   return Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
 }
 const COPIED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "font-size", "font-weight", "text-anchor", "opacity"];
-/** The view as a standalone SVG file, with everything that is scrolled away, and its captions.
- * @param {HTMLElement} root @param {ViewRecord} record */
-export function drawing(root, record) {
+/** The view as a standalone SVG file, with everything that is scrolled away, what is chosen, and its captions. Words
+ * about the use of the page, the hints, are left out.
+ * @param {HTMLElement} root @param {ViewRecord} record @param {Record<string, string>} [source] more about where it comes from */
+export function drawing(root, record, source = {}) {
   root.classList.add("whole");
   const body = /** @type {HTMLElement} */ (root.querySelector(".body"));
   const box = body.getBoundingClientRect();
@@ -471,7 +480,8 @@ export function drawing(root, record) {
     const own = getComputedStyle(element);
     const rect = element.getBoundingClientRect();
     if (own.display === "none" || own.visibility === "hidden" || !rect.width || !rect.height) return;
-    if (element.matches("input, select, caption")) return;
+    if (element.matches("input, select, caption, .hint")) return;
+    if (element.matches(".ramp")) return parts.push(...rampOf(own.backgroundImage, place(rect)));
     const solid = own.backgroundColor !== "rgba(0, 0, 0, 0)";
     if (solid && element !== body) parts.push(draw("rect", { ...place(rect), fill: own.backgroundColor }));
     if (element instanceof HTMLCanvasElement)
@@ -486,7 +496,8 @@ export function drawing(root, record) {
   visit(body);
   root.classList.remove("whole");
   const [margin, line] = [16, 18];
-  const notes = captions(record);
+  const notes = captions({ ...record, source: { ...record.source, ...source } });
+  notes.splice(1, 0, ...[choicesOf(root)].filter(Boolean));
   const width = Math.max(right, ...notes.map((note) => Math.min(textWidth(note, 12), 1200))) + 2 * margin;
   const height = bottom + 2 * margin + line * (notes.length + 1);
   const svg = draw("svg", {
@@ -497,6 +508,12 @@ export function drawing(root, record) {
     draw("g", { transform: `translate(${margin} ${margin})` }, ...parts),
     ...notes.map((note, i) => draw("text", { x: margin, y: (bottom + 2 * margin + line * (i + 0.7)).toFixed(0), "font-weight": i ? 400 : 600 }, note)));
   return new XMLSerializer().serializeToString(svg);
+}
+/** The colours of a bar, side by side. @param {string} gradient @param {Record<string, string>} place */
+function rampOf(gradient, { x, y, width, height }) {
+  const colours = gradient.match(/rgb\([^)]*\)/g) ?? [];
+  const each = Number(width) / colours.length;
+  return colours.map((fill, i) => draw("rect", { x: (Number(x) + i * each).toFixed(1), y, width: each.toFixed(1), height, fill }));
 }
 /** @param {SVGSVGElement} element @param {Record<string, string>} place */
 function copyOf(element, place) {

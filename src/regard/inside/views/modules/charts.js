@@ -47,9 +47,10 @@ export function drawChart(context, host, chart, names, at = null) {
   const left = Math.max(...heights.map((tick) => textWidth(figure(tick), 11))) + 14;
   const width = Math.max(260, (host.clientWidth || context.root.clientWidth) - 4);
   const [first, last] = ends([...places, ...chart.ticks.map((/** @type {any[]} */ tick) => tick[0])]);
-  const x = (/** @type {number} */ place) => left + (width - left - 12) * (last > first ? (place - first) / (last - first) : 0.5);
+  const right = Math.max(12, textWidth(chart.ticks.at(-1)?.[1] ?? "", 11) / 2 + 2);
+  const x = (/** @type {number} */ place) => left + (width - left - right) * (last > first ? (place - first) / (last - first) : 0.5);
   const y = (/** @type {number} */ value) => HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (scale(value) - floor) / (top - floor || 1);
-  const parts = heights.map((tick) => draw("g", {}, draw("line", { class: "tick", x1: left, x2: width - 12, y1: y(tick), y2: y(tick) }),
+  const parts = heights.map((tick) => draw("g", {}, draw("line", { class: "tick", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
     draw("text", { class: "quiet", x: left - 6, y: y(tick) + 4, "text-anchor": "end", "font-size": 11 }, figure(tick))));
   const every = Math.ceil((chart.ticks.length * 44) / Math.max(1, width - left));
   parts.push(...chart.ticks.filter((/** @type {any} */ _, /** @type {number} */ i) => i % every === 0).map((/** @type {any[]} */ tick) =>

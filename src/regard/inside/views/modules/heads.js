@@ -4,7 +4,11 @@
 import { chooser, cssColour, figure, hueOf, inkOn, make, mount, scaleOf, table, within } from "./base.js";
 
 /** @typedef {import("./base.js").Context} Context */
-const defaults = () => ({ colour: "role", site: null, layer: null, head: null });
+/** The roles come first, unless no head has one. @param {import("./base.js").ViewRecord} record */
+const defaults = ({ sites, figures }) => {
+  const isBlank = !sites.some((/** @type {any} */ site) => site.layers.flat().some((/** @type {any} */ cell) => cell.role));
+  return { colour: isBlank && "importance" in figures ? "importance" : "role", site: null, layer: null, head: null };
+};
 /** @param {HTMLElement} element @param {import("./base.js").ViewRecord} record @param {import("./base.js").Options} [options] */
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {

@@ -61,11 +61,30 @@ export function render(element, record, options = {}) {
     context.say("Choose a paper to see what it changed.");
   });
 }
+const PLAIN = /** @type {Record<string, string>} */ ({ True: "yes", False: "no", "()": "none" });
+const NOTHING = ["–", "no", "none", "0", "0.0"]; // values that need not be told
+const MOST = 8; // settings of a sentence
+/** What a paper changed, added and left out, in a sentence. @param {string[][]} rows of a fact, its value before, and now @param {any} paper */
+function toldChanges(rows, { name, after }) {
+  const told = { changes: new Set(), adds: new Set(), drops: new Set() };
+  for (const [fact, before, now] of rows) {
+    const short = fact.replace(/^(source|target|trunk)\./, "").replace(/^(stack|embed)\./, "").replaceAll(/[._]/g, " ");
+    if (before !== "–" && now !== "–") told.changes.add(`${short} (${before} → ${now})`);
+    else if (!NOTHING.includes(now)) told.adds.add(`${short} (${now})`);
+    else if (!NOTHING.includes(before)) told.drops.add(`${short} (${before})`);
+  }
+  const parts = Object.entries(told).filter(([, found]) => found.size).map(([verb, found]) =>
+    `${verb} ${[...found].slice(0, MOST).join(", ")}${found.size > MOST ? ` and ${found.size - MOST} more` : ""}`);
+  return `Compared with ${after}, ${name} ${parts.join("; ") || "differs in details only"}.`;
+}
 /** @param {any} paper */
 function section(paper) {
   const safe = /^https?:\/\//.test(paper.link ?? "");
   const where = safe ? make("a", { href: paper.link, rel: "noreferrer" }, paper.reference) : paper.reference;
-  const tables = Object.entries(paper.tables).filter(([, rows]) => /** @type {any[]} */ (rows).length).map(([heading, rows]) =>
-    table(Object.keys(/** @type {any[]} */ (rows)[0]), /** @type {any[]} */ (rows).map((row) => Object.values(row)), heading));
+  const tables = Object.entries(paper.tables).filter(([, rows]) => /** @type {any[]} */ (rows).length).flatMap(([heading, rows]) => {
+    const plain = /** @type {any[]} */ (rows).map((row) => Object.values(row).map((value) => PLAIN[value] ?? value));
+    const listed = table(Object.keys(/** @type {any[]} */ (rows)[0]), plain, heading);
+    return "fact" in /** @type {any[]} */ (rows)[0] ? [make("p", {}, toldChanges(plain, paper)), make("details", {}, make("summary", {}, `All ${plain.length} settings that differ`), listed)] : [listed];
+  });
   return make("section", {}, make("h3", {}, `${paper.name} (${paper.year})`), make("p", { class: "note" }, `${paper.title}, `, where), ...tables);
 }

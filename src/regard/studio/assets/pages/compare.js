@@ -13,7 +13,7 @@ export function open(main, studio) {
   const views = [viewPlace(studio, "Attention of the first model"), viewPlace(studio, "Attention of the second model", "other.")];
   const note = make("p", { class: "note" });
   const fault = make("p", { class: "fault", role: "alert" });
-  main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, text.element, task.element), note, fault,
+  main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, first.element, second.element, task.element, text.element), note, fault,
     section("Outputs", make("div", { class: "side-by-side" }, ...places)), section("Attention", make("div", { class: "side-by-side" }, ...views.map((each) => each.element))));
   let ready = false; // checkpoints are in the lists
 
@@ -50,6 +50,14 @@ export function open(main, studio) {
     for (const place of places) place.replaceChildren();
     for (const view of views) view.clear();
   });
+  const aligned = new ResizeObserver(() => { // heat maps side by side begin at the same height
+    const [lines, cells] = [".readout", ".cells"].map((name) => views.map(({ element }) => element.querySelector(name)));
+    if (![...lines, ...cells].every(Boolean) || views[0].element.offsetTop !== views[1].element.offsetTop) return;
+    for (const line of lines) line.style.marginTop = "";
+    const tops = cells.map((each) => each.getBoundingClientRect().top);
+    lines.forEach((line, i) => { line.style.marginTop = `${Math.max(...tops) - tops[i]}px`; });
+  });
+  for (const { element } of views) aligned.observe(element);
   const update = () => {
     if (!ready) return;
     for (const each of [first, second, text, task, ...views]) each.update();
@@ -61,5 +69,5 @@ export function open(main, studio) {
     if (studio.models.length + checkpoints.length < 2) note.textContent = "There is one model here; name several on the command line to compare them: regard studio MODEL MODEL. With --runs DIR, checkpoints of runs are in the lists, too.";
   };
   list().catch((error) => { fault.textContent = error.message; }).finally(() => { ready = true; update(); });
-  return { update, close() { running.stop(); for (const view of views) view.clear(); } };
+  return { update, close() { running.stop(); aligned.disconnect(); for (const view of views) view.clear(); } };
 }

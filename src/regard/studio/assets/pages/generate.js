@@ -24,7 +24,7 @@ export function open(main, studio) {
   const [candidates, inside, heads] = [fold(studio, "tree", "All candidates of each step", tree.element), fold(studio, "inside", "Attention", attention.element), fold(studio, "heads", "Switch heads off", switches.element)];
   const sampling = make("div", { class: "fields" }, temperature.element, topP.element, seed.element);
   const fault = make("p", { class: "fault", role: "alert" });
-  main.append(make("form", { class: "fields" }, model.element, search.element, text.element, steps.element), sampling, fault,
+  main.append(make("form", { class: "fields" }, model.element, search.element, steps.element, text.element), sampling, fault,
     section("Continuation", written, make("p", { class: "row" }, one, keep, again), options), candidates.element, heads.element, inside.element);
   let last = /** @type {any} */ (null);
 

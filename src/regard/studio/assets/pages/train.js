@@ -61,9 +61,15 @@ export function open(main, studio) {
     list.replaceChildren(make("legend", {}, `${runs.length} runs`), ...runs.map((run) => {
       const box = make("input", { type: "checkbox", value: run.name, checked: chosen().includes(run.name), onchange: () => toggle(run.name) });
       const about = run.branch ? `, branch of ${run.branch.run} at step ${run.branch.step}${run.branch.changed.length ? ` (${run.branch.changed.join(", ")})` : ""}` : "";
-      return make("label", {}, box, make("span", {}, run.name), make("small", { class: "quiet" }, ` step ${run.step.toLocaleString("en")}${run.finished ? ", finished" : ""}${about}`));
+      return make("label", {}, box, make("span", {}, run.name), make("small", { class: "quiet" }, ` ${progress(run)}${about}`));
     }));
     if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`input[value="${CSS.escape(focused)}"]`))?.focus();
+  };
+  /** How far a run has come. @param {any} run */
+  const progress = (run) => {
+    const step = Math.max(run.step, ...run.checkpoints);
+    if (!run.finished) return `step ${step.toLocaleString("en")}`;
+    return step < run.steps ? `stopped at ${step.toLocaleString("en")} of ${run.steps.toLocaleString("en")} steps` : `step ${step.toLocaleString("en")}, finished`;
   };
   const quoted = (/** @type {string} */ word) => /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
   const drawBranch = () => {
