@@ -194,3 +194,71 @@ def test_images_of_several_folders_and_files(here):
 def test_what_cannot_be_read_together_is_refused(classifier, here, names, message):
     refused = run("predict", classifier, *names, code=2)
     assert message in refused.stderr.splitlines()[-1]
+
+
+def test_rows_before_a_quote_that_is_never_closed_are_written(classifier, here):
+    (here / "in.csv").write_text('id,text\n1,the cat\n2,the boat\n3,"the storm\n4,the cat\n')
+    report = regard.bulk(
+        classifier, "in.csv", task="predict", out="out.csv", device="cpu", workers=0
+    )
+    assert (report.inputs, report.bad) == (3, 1)
+    with (here / "out.csv").open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert [bool(row["label"]) for row in rows] == [True, True, False]
+    assert rows[2]["error"].startswith("in.csv:4: a quote that is never closed")
+    assert "4,the cat" in rows[2]["id"]
+    refused = run("predict", classifier, "in.csv", code=2)
+    assert refused.stdout.count("\n") == 3 and "in.csv:4: a quote that is nev" in refused.stderr
+
+
+def test_bulk_in_this_process_has_statistics(classifier, here):
+    (here / "in.txt").write_text("the cat\n\nthe boat\n")
+    report = regard.bulk(
+        classifier, "in.txt", task="predict", out="out.jsonl", device="cpu", workers=0
+    )
+    assert str(report).startswith("2 results of 3 inputs, 0 bad, 0 cut, ")
+    assert report.sums["tokens"] > 0
+    with pytest.raises(regard.BadInput, match="workers"):
+        regard.bulk(classifier, "in.txt", task="predict", out="new.jsonl", workers=-1)
+
+
+def test_vectors_in_json_lines_have_errors(classifier, here):
+    (here / "in.txt").write_bytes(b"the cat\n\xff\n")
+    run("embed", classifier, "in.txt", "--skip-bad", "--out", "out.jsonl")
+    first, second = map(json.loads, (here / "out.jsonl").read_text().splitlines())
+    assert "error" not in first and "in.txt:2: not UTF-8" in second["error"]
+
+
+def test_messages_of_bulk_have_the_words_of_python(classifier, here):
+    def refused(**changes):
+        given = {"task": "predict", "out": "new.csv", "device": "cpu", "workers": 0, **changes}
+        with pytest.raises(regard.BadInput) as error:
+            regard.bulk(classifier, given.pop("dataset", "a.csv"), **given)
+        assert not (here / str(given["out"])).exists() or given["out"] == "a.csv"
+        return str(error.value)
+
+    (here / "a.csv").write_text("id,text\n1,the cat\n2,the boat the boat\n")
+    assert refused(columns=["nope"]) == "columns nope: a.csv has no such column, but id, text"
+    assert refused(columns=["id", "text", "id"]).startswith("columns: this model reads 1")
+    assert refused(out="new.tsv") == "out: new.tsv: the results of a.csv are a .csv or .jsonl file"
+    assert refused(max_length=2, skip_bad=False).endswith("or raise max_length")
+    assert refused(options={"pol": 2}).startswith("predict has no option 'pol'; known: ")
+    known = refused(out="new.doc").rpartition("choose one of ")[2].split(", ")
+    assert len(known) == len({*known}) and ".jsonl" in known
+    assert refused(out="a.csv") == "a.csv: is complete; remove it, or choose another"
+    done = {"task": "predict", "out": "b.csv", "device": "cpu", "workers": 0, "max_length": 4}
+    regard.bulk(classifier, "a.csv", **done)
+    assert "or raise max_length" in (here / "b.csv").read_text()
+    with pytest.raises(regard.BadInput, match=r"^b.csv: is complete; remove it, or choose another"):
+        regard.bulk(classifier, "a.csv", **done)
+
+
+def test_an_empty_line_is_no_result_of_a_translator(small_run, here):
+    (here / "in.txt").write_text("the cat\n \nthe boat\n")
+    model = small_run / "run" / "model"
+    report = regard.bulk(
+        model, "in.txt", task="translate", out="out.jsonl", device="cpu", workers=0
+    )
+    assert str(report).startswith("2 results of 3 inputs, 0 bad")
+    assert report.sums["count score"] == 2
+    assert len((here / "out.jsonl").read_text().splitlines()) == 3

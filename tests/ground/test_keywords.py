@@ -42,7 +42,7 @@ def test_load_train_and_components_too():
         BadInput, match=r"train\(\) has no argument 'setting'; did you mean 'settin"
     ):
         regard.train("tour", setting={})
-    with pytest.raises(BadInput, match=r"embedder\(\) has no argument 'pol'; did you mean 'pool'"):
+    with pytest.raises(BadInput, match=r"^embed has no option 'pol'; did you mean 'pool'"):
         small_encoder("one").component("embed", pol="mean")
 
 

@@ -1,7 +1,9 @@
 """How a step is shared out: every row exactly once, and alike for all."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from time import sleep
 
 import numpy as np
@@ -13,10 +15,19 @@ from hypothesis import strategies as st
 
 from regard.data.batches.sampler import Sampler, StreamSampler
 from regard.ground.errors import BadInput
-from regard.training.distributed import Rendezvous, World, agree_on_attempt
+from regard.training import shard_writer
+from regard.training.checkpoint import Checkpoints, RunProgress
+from regard.training.distributed import (
+    Rendezvous,
+    World,
+    agree_on_attempt,
+    is_collective,
+    poll_until,
+)
 from regard.training.loop.steps import share
 from regard.training.recipe import read
 from regard.training.run import prepare
+from regard.training.shard_writer import ShardWriter
 from small_streams import TokenStreams
 from small_tuning import write_tuning
 
@@ -148,3 +159,59 @@ def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
     verdict = job.evaluate.func(*given, replace(world, rank=0), job.model.eval())
     assert verdict.value == verdict.figures["accuracy"] == 12.5
+
+
+def read_far_away():
+    raise RuntimeError("Connection to corpus.example timed out")
+
+
+def wait_for_nobody():
+    poll_until(lambda: False, limit=0.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (read_far_away, False),
+        (lambda: poll_until(read_far_away), False),
+        (wait_for_nobody, True),
+        (lambda: dist.HashStore().wait(["key"], timedelta(milliseconds=1)), True),
+    ],
+    ids=["a reader", "a reader that others wait for", "a wait", "a store"],
+)
+def test_only_errors_of_collectives_are_those_of_lost_processes(call, expected):
+    with pytest.raises((RuntimeError, dist.DistError)) as error:
+        call()
+    assert is_collective(error.value) == expected
+
+
+def test_collectives_of_checkpoints_have_the_limit_of_the_run(meeting, tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr(dist, "new_group", lambda **options: limits.append(options["timeout"]))
+    meeting[0].timeout = 30.0
+    for world in (World(0, 2, CPU, meeting[0]), World(0, 1, CPU)):
+        ShardWriter(None, Checkpoints(tmp_path), world)
+    assert limits == [timedelta(seconds=90), None]
+
+
+def test_an_error_of_a_checkpoint_is_raised_before_the_next_one(tmp_path, monkeypatch):
+    """And no thread changes which warnings are shown."""
+    monkeypatch.setattr(dist, "new_group", lambda **options: None)
+    filters = []
+
+    def full(*_, **__):
+        filters.append([*warnings.filters])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(shard_writer.dcp, "save", full)
+    with warnings.catch_warnings():
+        writer = ShardWriter(None, Checkpoints(tmp_path), World(0, 1, CPU))
+        shown = [*warnings.filters]
+        writer.save(RunProgress(step=1), {"model": {"weight": torch.ones(2)}}, print)
+        writer.thread.join()
+        assert filters == [shown]
+    with pytest.raises(
+        BadInput, match="could not be written: no space left; last good checkpoint: none"
+    ):
+        writer.await_copies()
+    writer.await_copies()

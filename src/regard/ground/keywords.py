@@ -12,23 +12,25 @@ Value = TypeVar("Value")
 AnyClass = TypeVar("AnyClass", bound=type)
 
 
-def check_keywords(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+def check_keywords(
+    function: Callable[Arguments, Value], what: str = ""
+) -> Callable[Arguments, Value]:
     """Decorate a function: a keyword that it does not have is a ``BadKeyword``.
 
-    A function that takes any keyword is returned as it is.
+    A function that takes any keyword is returned as it is. Messages say ``what`` has no such thing:
+    by default the function, and "argument".
     """
     parameters = signature(function).parameters
     if any(parameter.kind == Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return function
     known = [name for name in parameters if name != "self"]
-    name = getattr(function, "__name__", "call")
+    what = what or f"{getattr(function, '__name__', 'call')}() has no argument"
 
     @wraps(function)
     def checked(*args: Arguments.args, **options: Arguments.kwargs) -> Value:
         for keyword in options:
             if keyword not in parameters:
-                fault = f"{name}() has no argument {shown(keyword)}"
-                raise BadKeyword(fault + did_you_mean(keyword, known))
+                raise BadKeyword(f"{what} {shown(keyword)}" + did_you_mean(keyword, known))
         return function(*args, **options)
 
     return checked

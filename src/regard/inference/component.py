@@ -133,6 +133,10 @@ class Component(ABC, Generic[In, Data, Out]):
         """The input in a JSON object, or in a row of a table."""
         return self.parse(field_of(record, "text", str, where), where)
 
+    def is_blank(self, given: In) -> bool:
+        """Whether an input has no text, so that its result is not counted."""
+        return False
+
     def as_input(self, given: Any) -> In:
         """A value of Python as an input."""
         return cast(In, given)

@@ -312,6 +312,9 @@ class Writer(Component[Request, WriterData, Written]):
     def parse(self, line: str, where: str) -> Request:
         return Request(line)
 
+    def is_blank(self, given: Request) -> bool:
+        return isinstance(given.text, str) and not given.text.strip()
+
     def as_input(self, given: Request | str | Ids) -> Request:
         """A request; a text, or ids, is one without a prefix."""
         return cast(Request, given) if isinstance(given, tuple) else Request(given)

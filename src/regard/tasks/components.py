@@ -199,7 +199,7 @@ class Runner:
         """Component of this name ("embed", "translate", ...), with options."""
         if name not in COMPONENTS:
             raise BadInput(f"there is no component {shown(name)}{did_you_mean(name, COMPONENTS)}")
-        return check_keywords(COMPONENTS[name](self))(**options)
+        return check_keywords(COMPONENTS[name](self), f"{name} has no option")(**options)
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from datetime import timedelta
 from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
+from traceback import walk_tb
 from typing import ClassVar, TypeVar
 from uuid import uuid4
 
@@ -40,6 +41,8 @@ TIMEOUT = 600  # seconds that a process may be behind the others, and that a col
 # Words of the errors of collectives that other processes have left, or that do not fit theirs.
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout")
 COLLECTIVE = (*LOST, "gloo", "nccl", "c10d")
+# Modules that call collectives or the store: in one of them such an error begins.
+CALLERS = ("torch.distributed", "torch.nn.parallel", "torch.autograd", "regard.training")
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
 FAILED, LEFT, ALIVE = "failed", "left", "alive "  # keys of the store
 STORE_LOST = "the process that started this run is gone"
@@ -183,9 +186,21 @@ class RankFailure(BadInput):
 
 
 def is_collective(error: BaseException) -> bool:
-    """Whether an error says that processes do not reach each other, not why."""
-    words = str(error).lower() if isinstance(error, RuntimeError) else ""
-    return isinstance(error, dist.DistError) or any(sign in words for sign in COLLECTIVE)
+    """Whether an error says that processes do not reach each other, not why.
+
+    An error of other code, such as a reader whose own connection timed out, does not.
+    """
+    if isinstance(error, dist.DistError) or not isinstance(error, RuntimeError):
+        return isinstance(error, dist.DistError)
+    begins = ""
+    for frame, _ in walk_tb(error.__traceback__):
+        begins = str(frame.f_globals.get("__name__"))
+    return begins.startswith(CALLERS) and any(sign in str(error).lower() for sign in COLLECTIVE)
+
+
+def collective_limit(timeout: float) -> float:
+    """Seconds that a collective may take: more than a process may be behind the others."""
+    return timeout + SILENCE
 
 
 def open_store(limit: float) -> dist.Store:
@@ -257,7 +272,7 @@ class World:
         rank = int(os.environ.get("RANK", "0"))
         if world == 1:
             return cls(rank, world, chosen)
-        limit = timeout + SILENCE
+        limit = collective_limit(timeout)
         try:
             store = open_store(limit)
             attempt = agree_on_attempt(store, rank, world, limit)
@@ -297,6 +312,13 @@ class World:
         if self.rendezvous is not None:
             self.rendezvous.leave()
             dist.destroy_process_group()
+
+    @property
+    def limit(self) -> timedelta | None:
+        """The time that a collective may take; None: torch's own limit, as there is no other."""
+        if self.rendezvous is None:
+            return None
+        return timedelta(seconds=collective_limit(self.rendezvous.timeout))
 
     def begin_slice(self) -> None:
         """Note that this process begins a slice of a step."""

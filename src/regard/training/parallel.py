@@ -88,7 +88,10 @@ class Parallel:
         return CheckpointWriter(checkpoints, self.world)
 
     def await_copies(self) -> None:
-        """Wait until weights have been copied for a checkpoint; called before they change."""
+        """Wait until weights have been copied for a checkpoint; called before they change.
+
+        An error of a checkpoint that is written in the background is raised here, at every step.
+        """
 
     def local(self, tensor: Tensor) -> Tensor:
         """The part of a tensor that this process has, in the same memory."""

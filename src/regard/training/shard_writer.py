@@ -28,7 +28,10 @@ class ShardWriter(CheckpointWriter):
     def __init__(self, mesh: DeviceMesh, checkpoints: Checkpoints, world: World):
         super().__init__(checkpoints, world)
         self.mesh = mesh  # of the processes, on their CPUs
-        self.group = dist.new_group(backend="gloo")  # the main thread does not use it
+        # Of its own, as the main thread uses the other.
+        self.group = dist.new_group(backend="gloo", timeout=world.limit)
+        # Here, as filters are those of all threads.
+        warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
         on_cuda = world.device.type == "cuda"
         self.stream = torch.cuda.Stream(world.device) if on_cuda else None
         self.copied: torch.cuda.Event | None = None  # the end of the copies
@@ -55,12 +58,16 @@ class ShardWriter(CheckpointWriter):
         if self.thread is not None:
             self.thread.join()
             self.thread = None
+        self._raise_error()
+
+    def _raise_error(self) -> None:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
 
     def await_copies(self) -> None:
-        """Let the next kernels wait until the shards are copied."""
+        """Let the next kernels wait until the shards are copied; raise an error of the writer."""
+        self._raise_error()
         if self.copied is not None:
             torch.cuda.current_stream().wait_event(self.copied)
 
@@ -98,9 +105,7 @@ class ShardWriter(CheckpointWriter):
             place = self.checkpoints.temporary(progress.step)
             writer = HuggingFaceStorageWriter(str(place), save_distributed=True)
             with self.checkpoints.written():
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    dcp.save(staged, storage_writer=writer, process_group=self.group)
+                dcp.save(staged, storage_writer=writer, process_group=self.group)
                 files = place.glob(f"shard-{self.world.rank + 1:05d}-*")
                 own = {path.name: checksum_of_file(path) for path in files}
                 everyone = [own for _ in range(self.world.size)]

@@ -1,7 +1,8 @@
 """``regard.bulk``: a component of a model over a file or a folder of images, by workers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -9,11 +10,12 @@ from time import monotonic
 from regard.api import load
 from regard.cli.io.file_list import list_files
 from regard.cli.io.image_io import source_for
-from regard.cli.io.line_io import run_component
-from regard.cli.io.output import Command
+from regard.cli.io.line_io import Parse, run_component
+from regard.cli.io.output import Command, partial_of
 from regard.cli.io.statistics import describe_statistics
-from regard.cli.io.table_io import FORMATS, check_output
+from regard.cli.io.table_io import FORMATS, JsonRows
 from regard.data.readers.text_files import suffix_of
+from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.ground.files import digest_folder
 from regard.ground.keywords import check_keywords
@@ -21,6 +23,7 @@ from regard.models.folders.hub import local_folder
 from regard.tasks.components import ComponentSpec
 
 JSON_LINES = (".jsonl", ".ndjson")
+OPTIONS = {"--column": "columns", "--max-length": "max_length"}  # of verbs, and arguments
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ def bulk(
     ``columns`` are the input, or a folder of images; or several such files: a list of them, a
     pattern ("reviews/*.csv"), or a folder. Results go to ``out`` in the order of the
     inputs: a .jsonl file, or for a table one of its own format, with columns for the results.
-    ``options`` are those of the component. ``workers`` processes run a copy of the model each, or,
-    with the address of a ``ray`` ("local": on this machine), as many actors of Ray.
+    ``options`` are those of the component. ``workers`` processes run a copy of the model each (0:
+    this process does), or, with the address of a ``ray`` ("local": on this machine), as many actors
+    of Ray.
 
     A call that was killed continues when it is repeated, except for .parquet files. Bad inputs have
     an error under "error"; without ``skip_bad``, they end the run.
@@ -76,16 +80,23 @@ def bulk(
     files, path, chosen = [*map(str, names)], Path(out), dict(options or {})
     file = list_files(*files)[0]
     as_json = path.suffix in JSON_LINES and suffix_of(file) not in JSON_LINES
-    if path.suffix not in (*JSON_LINES, *FORMATS):
-        known = ", ".join((*JSON_LINES, *FORMATS))
+    if path.suffix not in FORMATS:
+        known = ", ".join(FORMATS)
         raise BadInput(f"out: {path} has the suffix of no table; choose one of {known}")
     if suffix_of(file) not in FORMATS and path.suffix not in JSON_LINES:
         raise BadInput(f"out: the results of {file} are JSON lines; name a .jsonl file")
-    check_output(file, path, as_json=as_json)
+    if not as_json and FORMATS[path.suffix] is not FORMATS.get(suffix_of(file), JsonRows):
+        suffixes = " or ".join(dict.fromkeys((suffix_of(file), ".jsonl")))
+        raise BadInput(f"out: {path}: the results of {file} are a {suffixes} file")
+    if path.exists() and not partial_of(path).exists():
+        raise BadInput(f"{path}: is complete; remove it, or choose another")
+    check_whole("workers", workers, 0)
     begun = monotonic()
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.component(task, **chosen)
-    source = source_for(loaded, component, files, columns, max_length, skip_bad=skip_bad)
+    with python_words():
+        source = source_for(loaded, component, files, columns, max_length, skip_bad=skip_bad)
+    source = source.with_parse(in_python_words)
     spec = ComponentSpec(
         (model,), task, chosen, loaded.device.type, precision, batch_size=batch_size
     )
@@ -98,7 +109,7 @@ def bulk(
         **{"precision": precision, "batch_size": batch_size, "device": loaded.device.type},
     }
     command: Command | None = json.loads(json.dumps(described, default=str))
-    with spec.workers(workers, ray) as shared:
+    with python_words(), spec.workers(workers, ray) as shared:
         progress = run_component(
             source,
             component,
@@ -108,3 +119,27 @@ def bulk(
             as_json=as_json or not source.has_columns,
         )
     return BulkReport(path, progress.inputs, progress.bad, {**progress.sums}, monotonic() - begun)
+
+
+@contextmanager
+def python_words() -> Iterator[None]:
+    """Block whose errors name arguments of Python in place of options of verbs."""
+    try:
+        yield
+    except BadInput as error:
+        message = str(error)
+        if not any(option in message for option in OPTIONS):
+            raise
+        for option, argument in OPTIONS.items():
+            message = message.replace(option, argument)
+        raise BadInput(message) from None
+
+
+def in_python_words(parse: Parse) -> Parse:
+    """A parser whose errors name arguments of Python."""
+
+    def parse_line(text: str, where: str) -> object:
+        with python_words():
+            return parse(text, where)
+
+    return parse_line

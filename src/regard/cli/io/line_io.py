@@ -186,7 +186,12 @@ class LineSource:
 def remarks_of(line: Line, component: "AnyComponent") -> dict[str, object]:
     """Keys of JSON records that say whether the input was truncated, or bad."""
     cut = {"cut": line.value and line.value.cut} if component.reports_cuts else {}
-    return cut if line.error is None else {**cut, "error": line.error}
+    return {**cut, **error_of(line)}
+
+
+def error_of(line: Line) -> dict[str, object]:
+    """The key "error" of the JSON record of a bad line."""
+    return {} if line.error is None else {"error": line.error}
 
 
 def unless_empty(parse: Parse) -> Parse:
@@ -222,11 +227,10 @@ def result_lines(
                         raise BadInput(error)
                     line = line._replace(value=None, error=error)
                 else:
-                    line = line._replace(value=result)
                     progress.sums.update(component.figures(result))
-                    progress.sums.update(
-                        {} if workers is None else statistics_of(component, result)
-                    )
+                    if not component.is_blank(line.value):
+                        progress.sums.update(statistics_of(component, result))
+                    line = line._replace(value=result)
             if line.error is not None:
                 progress.add_bad(line.error)
             yield line

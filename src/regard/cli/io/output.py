@@ -258,7 +258,7 @@ def open_output(
 
 @contextmanager
 def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
-    partial = out.with_name(f"{out.name}.partial")
+    partial = partial_of(out)
     if out.exists() and not partial.exists():
         raise BadInput(
             f"{out}: exists, and {partial.name} does not; --resume has no run to continue"
@@ -287,6 +287,11 @@ def _value(command: Command, name: str) -> object:
     """The value of an option; None if the command has none, or no value of a repeatable one."""
     value = command.get(name)
     return None if value == [] else value
+
+
+def partial_of(out: Path) -> Path:
+    """The file of the results of a run that has not ended."""
+    return out.with_name(f"{out.name}.partial")
 
 
 def _state_of(partial: Path) -> Path:

@@ -12,6 +12,7 @@ from regard.cli.io.file_list import list_files
 from regard.cli.io.line_io import (
     Line,
     LineSource,
+    error_of,
     identify_blocks,
     note_statistics,
     result_lines,
@@ -122,7 +123,8 @@ def _row(
         return (np.zeros(width) if vector_D is None else vector_D).astype("<f4").tobytes()
     if suffix == ".jsonl":
         vector = None if vector_D is None else vector_D.tolist()
-        return json_line({**source.record(line), "vector": vector, **envelope}).encode()
+        record = {**source.record(line), "vector": vector, **error_of(line), **envelope}
+        return json_line(record).encode()
     numbers = () if vector_D is None else vector_D
     return (SUFFIXES[suffix].join(f"{number:.8g}" for number in numbers) + "\n").encode()
 

@@ -108,9 +108,8 @@ class Table(ColumnFile):
             if not quoted:
                 yield first, b"\n".join(begun)
                 begun = []
-        if begun:
-            remedy = "close it, or set quoting = false if quotes are part of the text"
-            raise BadInput(f"{self.place(first)}: a quote that is never closed; {remedy}")
+        if begun:  # a bad record, as its quote is never closed
+            yield first, b"\n".join(begun)
 
     def cells(self, line: str, where: str) -> list[str]:
         """All cells of a line."""
@@ -120,6 +119,10 @@ class Table(ColumnFile):
         try:
             (cells,) = csv.reader([line], delimiter=delimiter, strict=True)
         except (csv.Error, ValueError) as error:
+            if ends_quoted(line.encode(), delimiter.encode(), False):
+                remedy = "close it, or set quoting = false if quotes are part of the text"
+                detail = f"a quote that is never closed; {remedy}"
+                raise BadExample(where, "of a quote that is never closed", detail) from None
             remedy = "double the quotes in a quoted cell, or set quoting = false"
             raise BadExample(where, "not CSV", f"not CSV ({error}); {remedy}") from None
         return cells
