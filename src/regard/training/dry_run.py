@@ -130,7 +130,7 @@ class RankEstimate(NamedTuple):
 def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     """Estimate a step of one of several processes of a job in bf16."""
     recipe, objective = job.recipe, job.objective
-    limits, config = recipe.batches, sharing_of(job, ranks, gpu and memory_of(gpu))
+    limits, config = recipe.batches, sharing_of(job, ranks, memory_of(gpu) if gpu else None)
     examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
     batch = objective.collate(examples)
     tokens = sum(sum(objective.length(example)) for example in examples)
