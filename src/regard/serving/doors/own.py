@@ -278,13 +278,6 @@ def _parsed(
         return BadItem(number, str(error).removeprefix(": "))
 
 
-async def decoded(parsed: Sequence[ParsedInput]) -> list[ModelInput | BadItem]:
-    """Inputs whose images are decoded."""
-    images = [each for each in parsed if isinstance(each, EncodedImage)]
-    pixels = iter(await decode_all(images))
-    return [next(pixels) if isinstance(each, EncodedImage) else each for each in parsed]
-
-
 async def answer(exchange: Exchange, path: str) -> Response:
     """Answer a request to /v1/PATH."""
     name, kind, _ = PATHS[path]
@@ -296,9 +289,11 @@ async def answer(exchange: Exchange, path: str) -> Response:
     component = served.component(name, options)
     most = exchange.engine.limits.max_inputs
     parsed = parse_inputs(body, component, exchange.limits, most)
-    images = [each for each in parsed if isinstance(each, EncodedImage)]
+    encoded = {place: it for place, it in enumerate(parsed) if isinstance(it, EncodedImage)}
+    images = [*encoded.values()]
     with exchange.services.pixels.reserved(images):
-        inputs = await decoded(parsed)
+        pixels = dict(zip(encoded, await decode_all(images), strict=True))
+        inputs = [pixels.get(place, cast(ModelInput, it)) for place, it in enumerate(parsed)]
         return await _answered(exchange, body, served, name, inputs, options, edits)
 
 
