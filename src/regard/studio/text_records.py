@@ -134,6 +134,8 @@ async def look(exchange: Exchange) -> Response:
         if not subwords:
             body.check_words()
         first, second = given if isinstance(given, tuple) else (given, None)
+        if second is None and any(site.between_texts for site in served.facts.attention_sites):
+            raise BadInput(f"model {served.name} reads two texts: see it on the page Understand")
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
             return view.view_record()
