@@ -69,14 +69,13 @@ async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None)
 
 def _described(name: str, run: Path) -> dict[str, Any]:
     recipe = read_json(run / RECIPE) if (run / RECIPE).is_file() else {}
-    train = recipe.get("train") if isinstance(recipe.get("train"), dict) else {}
     checkpoints = Checkpoints(run / "checkpoints").steps()
     logged = (int(event["step"]) for event in read_log(run))
     return {
         "name": name,
         "title": _value(recipe, "about", "title") or name,
         "step": max((*logged, *checkpoints), default=0),
-        "steps": train.get("steps") or 0,
+        "steps": _value(recipe, "train", "steps") or 0,
         "finished": (run / "model").is_dir(),
         "checkpoints": checkpoints,
         "opens": saved_model(run) is not None,
