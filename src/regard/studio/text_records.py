@@ -23,6 +23,7 @@ from regard.inside.trees.recording_beam import record_tree
 from regard.inside.trees.token_tree import TokenTree, record_tokens
 from regard.inside.views.attention_record import layer_record
 from regard.inside.views.view_record import ViewRecord
+from regard.models.label_heads import SpanHead
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange
@@ -134,6 +135,11 @@ async def look(exchange: Exchange) -> Response:
         if not subwords:
             body.check_words()
         first, second = given if isinstance(given, tuple) else (given, None)
+        facts = served.facts
+        aligns = any(site.between_texts for site in facts.attention_sites)
+        if second is None and aligns and SpanHead.name in facts.head_names:
+            reads = "reads a question and a text with the answer: ask it on the page Understand"
+            raise BadInput(f"model {served.name} {reads}")
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
             return view.view_record()
