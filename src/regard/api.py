@@ -183,7 +183,7 @@ class Model(Runner):
 
         A translator searches by ``Beam`` (default: the folder's), and the tree says why candidates
         were pruned. A generator searches by ``Greedy`` or by one ``Sample``; each token has its
-        most probable ``alternatives``. The result has ``.html()`` and ``.svg()``.
+        most probable ``alternatives``. The result has ``.save(path)``.
         """
         check_text(text, 1)
         if "translate" not in self.components:

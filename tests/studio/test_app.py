@@ -1,6 +1,9 @@
 """The studio over real HTTP: files, policy, origins, records, runs, papers, and markup as text."""
 
+import base64
 import json
+import math
+import shutil
 import threading
 from importlib.resources import files
 
@@ -8,20 +11,24 @@ import httpx
 import pytest
 
 from regard.api import Model
+from regard.inside.pruning.remove_heads import Head, remove_heads
 from regard.inside.views.attention_record import unpack_weights
 from regard.inside.views.view_record import ViewRecord
 from regard.serving.doors import images
 from regard.serving.settings import RequestLimits, ServerSettings
-from regard.studio import text_records
+from regard.studio import predictions, text_records
 from regard.studio.app import HEADERS, studio_doors
+from regard.studio.predictions import ABOUT
 from regard.training.metrics_log import LOG
 from serving.running_server import running
 from small_bert import model as small_bert
+from small_bert import small_bert as loaded_bert
 from small_gpt import small_gpt2
 from small_images import blank_png, small_vit
 from small_mistakes import TRANSLATORS, small_translator
 
 MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
+SIGNED = ("leave-one-out", "integrated", "gradient")  # methods whose values have a sign
 ROUTES = {(route.method, route.path) for route in studio_doors()[-1].routes}
 
 
@@ -171,10 +178,33 @@ def test_searches_are_trees(server):
     assert drawn[0].json == drawn[1].json
 
 
+def test_a_beam_begins_with_the_forced_prefix(server):
+    body = {"model": "mt", "text": "the owl", "beam": 2}
+    forced = record(server.post("/studio/tree", {**body, "prefix": "die"}))
+    translated = server.post("/v1/translate", {**body, "prefix": "die", "search": "beam"})
+    (result,) = translated.json()["results"]
+    assert forced.json["hypotheses"][0]["text"] == result["records"][0]["text"]
+    assert result["records"][0]["text"].startswith("die")
+    own = record(server.post("/studio/tree", {**body, "prefix": ""}))
+    assert not own.json["hypotheses"][0]["text"].startswith("die")
+    refused = server.post("/studio/tree", {"model": "writer", "text": "The", "prefix": "old"})
+    assert refused.status_code == 400 and "prefix: only of translations" in refused.text
+
+
+@pytest.mark.parametrize("path", ["look", "evidence", "what-if"])
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_blank_text_is_refused_in_one_line(server, path, text):
+    for name in ("labels", "mt", "writer"):
+        answer = server.post(f"/studio/{path}", {"model": name, "text": text})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "the text is empty"
+
+
 def test_evidence_and_what_ifs(server):
     body = {"model": "labels", "text": "the old sailor"}
     found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()
     assert found["words"] == ["the", "old", "sailor"] and len(found["weights"]) == 1
+    assert found["replacement"] == "the mask token [MASK]"
     whole = server.post("/v1/classify", body).json()["results"][0]["records"][0]
     off = {"heads": [["encoder", 0, 1]], "words": [1]}
     compared = server.post("/studio/what-if", {**body, **off}).json()
@@ -202,6 +232,69 @@ def test_heads_are_reported_and_removed(server, name):
     assert same["after"]["loss"] == same["before"]["loss"] == pruned["before"]["loss"]
 
 
+@pytest.fixture(scope="module")
+def pruned():
+    """A translator without encoder heads, and an encoder whose first layer has none."""
+    small = {"mt": small_translator(next(iter(TRANSLATORS))), "labels": loaded_bert("one")}
+    removed = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
+    models = {name: Model(remove_heads(each, removed)) for name, each in small.items()}
+    with running(models, ServerSettings(allow_edits=True), studio_doors()) as server:
+        yield server
+
+
+def test_layers_of_pruned_models_have_their_numbers(pruned):
+    listed = pruned.client.get("/studio/models").json()["models"]
+    sites = {each["name"]: each["sites"] for each in listed}
+    assert [site["name"] for site in sites["mt"]] == ["cross", "decoder"]
+    second = {"heads": 2, "at": "trunk.blocks.1.attention"}
+    assert sites["labels"] == [{"name": "encoder", "layers": [{"heads": 0, "at": ""}, second]}]
+
+
+@pytest.mark.parametrize("name", ["mt", "labels"])
+def test_pages_of_pruned_models(pruned, name):
+    body = {"model": name, "text": "the owl", **({"second": "die Eule"} if name == "mt" else {})}
+    maps = record(pruned.post("/studio/look", body)).json["maps"]
+    heads = [[layer["heads"] for layer in each["layers"]] for each in maps]
+    assert heads == {"mt": [[2], [2]], "labels": [[0, 2]]}[name]
+    report = record(pruned.post("/studio/heads", {"model": name, "texts": ["the owl and the cow"]}))
+    assert [[*map(len, site["layers"])] for site in report.json["sites"]] == heads
+    last = {"map": 0, "layer": len(heads[0]) - 1}
+    given = record(pruned.post("/studio/layer", {**body, **last}))
+    assert len(unpack_weights(given, given.json["weights"])) == 2
+    for method in ("rollout", "attention-gradient"):
+        answer = pruned.post(
+            "/studio/evidence", {"model": name, "text": "the owl", "method": method}
+        )
+        assert answer.status_code == 200, answer.text
+    off = {"model": name, "text": "the owl", "heads": [["encoder", 0, 0]]}
+    message = pruned.post("/studio/what-if", off).json()["error"]["message"]
+    assert ("has no heads left" if name == "labels" else "with cross, decoder") in message
+
+
+def test_evidence_says_by_which_method_it_is_and_in_which_unit(server):
+    body = {"model": "labels", "text": "the old sailor"}
+    found = server.post("/studio/evidence", body).json()
+    assert found["method"] == "leave-one-out"
+    assert found["about"].startswith("Difference of log-probabilities: with the word, minus")
+    off = server.post("/studio/what-if", {**body, "words": [1]}).json()
+    at = off["targets"].index(found["targets"][0])
+    lost = math.log(off["before"][at]) - math.log(off["after"][at])
+    assert found["weights"]["leave-one-out"][0][1] == pytest.approx(lost, abs=1e-4)
+    for method in ABOUT:
+        about = server.post("/studio/evidence", {**body, "method": method}).json()["about"]
+        assert ("Orange words raise it" in about) == (method in SIGNED)
+    for method in ("all", "nothing", ""):
+        refused = server.post("/studio/evidence", {**body, "method": method})
+        assert refused.status_code == 400 and "no method is called" in refused.text
+
+
+def test_long_texts_have_integrated_gradients(server, monkeypatch):
+    monkeypatch.setattr(predictions, "MOST_LEFT_OUT", 2)
+    for text, method in (("the sailor", "leave-one-out"), ("the old sailor", "integrated")):
+        found = server.post("/studio/evidence", {"model": "labels", "text": text}).json()
+        assert found["method"] == method and [*found["weights"]] == [method]
+
+
 def test_runs_are_found_and_drawn(server, runs):
     listed = {each["name"]: each for each in server.client.get("/studio/runs").json()["runs"]}
     assert listed.keys() == {"one", "sweep/two"}
@@ -215,6 +308,21 @@ def test_runs_are_found_and_drawn(server, runs):
         assert server.client.get("/studio/curves", params={"run": run}).status_code == 404
     assert server.client.get("/studio/curves").status_code == 400
     assert server.client.get("/studio/formation", params={"run": "one"}).status_code == 400
+
+
+def test_a_run_that_was_stopped_has_fewer_steps_than_its_recipe(server, runs):
+    write_run(runs / "short", [3.0])
+    checkpoint = runs / "short" / "checkpoints" / "step-00000002"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{}")
+    (runs / "short" / "model").mkdir()
+    try:
+        listed = {each["name"]: each for each in server.client.get("/studio/runs").json()["runs"]}
+    finally:
+        shutil.rmtree(runs / "short")
+    keys = ("finished", "step", "steps")
+    assert [listed["short"][key] for key in keys] == [True, 2, 3]
+    assert [listed["one"][key] for key in keys] == [False, 3, 3]
 
 
 def test_a_link_out_of_the_folder_of_runs_is_not_followed(server, runs, tmp_path):
@@ -286,3 +394,56 @@ def test_pixels_are_bounded_before_images_are_decoded_beside_the_event_loop(path
         assert room.used == 0
     (thread,) = threads
     assert thread.startswith("decode-images")
+
+
+MORE_KEYS = {
+    "/studio/layer": {"map": 0, "layer": 0},
+    "/studio/heads": {"texts": ["the owl"]},
+    "/studio/prune": {"texts": ["the owl"]},
+}
+
+
+@pytest.fixture(scope="module")
+def both_inputs():
+    with running({"vit": small_vit(), "labels": small_bert("one")}, doors=studio_doors()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "POST"))
+def test_no_text_opens_a_file_of_the_server(both_inputs, path, tmp_path):
+    (tmp_path / "secret.png").write_bytes(base64.b64decode(blank_png(8, 8)))
+    messages, image = set(), {"image": blank_png(8, 8)}
+    for name in ("secret.png", "missing.png"):
+        file = str(tmp_path / name)
+        body = {"model": "vit", "text": file, **MORE_KEYS.get(path, {})}
+        bodies = [body, {**body, **image}, {**body, "second": file}]
+        bodies += [{**body, "text": "", **image, "second": file}, {**body, "text": ""}]
+        if "texts" in body:
+            bodies = [{"model": "vit", "texts": [file]}, {"model": "vit", "texts": [file], **image}]
+        for each in bodies:
+            answer = both_inputs.post(path, each)
+            assert answer.status_code == 400, answer.text
+            messages.add(answer.json()["error"]["message"])
+    assert not any(str(tmp_path) in each or "png" in each for each in messages)
+    assert any("model vit reads images" in each for each in messages)
+
+
+@pytest.mark.parametrize("path", sorted(path for method, path in ROUTES if method == "POST"))
+def test_models_of_texts_read_no_images(both_inputs, path):
+    body = {"model": "labels", "text": "the owl", "image": blank_png(8, 8)}
+    answer = both_inputs.post(path, {**body, **MORE_KEYS.get(path, {})})
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert message == "model labels reads texts: give a text, and no image"
+
+
+def test_the_words_of_an_image_are_refused(both_inputs):
+    body = {"model": "vit", "image": blank_png(8, 8), "character": 0}
+    for path in ("/studio/evidence", "/studio/what-if"):
+        answer = both_inputs.post(path, body)
+        assert answer.json()["error"]["message"] == "character: an image has no words"
+
+
+def test_one_layer_of_an_image(both_inputs):
+    body = {"model": "vit", "image": blank_png(8, 8), "map": 0, "layer": 0}
+    assert record(both_inputs.post("/studio/layer", body)).json["weights"]

@@ -16,6 +16,15 @@ from small_bert import model as small_bert
 from studio.small_run import train_small_run
 from studio.test_app import write_run
 
+RECIPE = """
+[data]
+train = { source = "a", target = "b" }
+dev = { source = "a", target = "b" }
+[optimiser]
+rate = 0.1
+[train]
+steps = 3
+"""
 ENDLESS = "import time\nprint('step', flush=True)\ntime.sleep(60)"
 
 
@@ -55,6 +64,35 @@ def test_the_command_of_a_branch_has_the_options_of_its_run(tmp_path):
     assert not StartCommand.of(tmp_path / "other").words
 
 
+def test_the_name_of_the_next_branch_is_free(trainings, tmp_path):
+    write_run(tmp_path / "sweep" / "one", [1.0])
+    for step in (2, 4):
+        checkpoint = tmp_path / "sweep" / "one" / "checkpoints" / f"step-{step:08}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "state.json").write_text("{}")
+    (tmp_path / "sweep" / "one-at-2").mkdir()
+    start(trainings, tmp_path, "", "sweep/one-at-4")
+    with running({"labels": small_bert("one")}, doors=studio_doors(tmp_path, trainings)) as server:
+        (run,) = server.client.get("/studio/runs").json()["runs"]
+    assert run["outs"] == {"2": "sweep/one-at-2-2", "4": "sweep/one-at-4-2"}
+
+
+def test_a_setting_is_checked_with_those_of_the_command(tmp_path):
+    (tmp_path / "r.toml").write_text(RECIPE)
+    words = ["regard", "train", "r.toml", "--set", "optimiser.rate=0.2", "--set=train.seed=2"]
+    command = StartCommand(words, tmp_path)
+    command.check("train.steps=4")
+    command.check("")
+    for wrong in ("optimiser.rate=banana", "train.steps=-1", "train.nothing=1"):
+        with pytest.raises(BadInput, match=wrong.partition("=")[0]):
+            command.check(wrong)
+    with pytest.raises(BadInput, match="seed"):
+        StartCommand([*words, "--set=train.seed=x"], tmp_path).check("")
+    with pytest.raises(BadInput, match=r"gone\.toml: no such recipe file"):
+        StartCommand(["regard", "train", "gone.toml"], tmp_path).check("")
+    StartCommand(["regard", "train", "--data", "x", "gone.toml"], tmp_path).check("a=1")
+
+
 def test_a_training_that_fails_has_its_last_line(trainings, tmp_path):
     code = "import sys; print('step 1'); sys.exit('regard: \\x1b[1m no such key\\n')"
     failed = start(trainings, tmp_path, code)
@@ -89,7 +127,9 @@ def test_a_studio_starts_no_training_unless_it_may(tmp_path):
 
 
 def test_wrong_branches_are_refused_in_one_line(trainings, tmp_path):
-    write_run(tmp_path / "one", [1.0], environment_jsonl={"command": "regard train r.toml"})
+    (tmp_path / "r.toml").write_text(RECIPE)
+    command = {"command": "regard train r.toml", "folder": str(tmp_path)}
+    write_run(tmp_path / "one", [1.0], environment_jsonl=command)
     write_run(tmp_path / "other", [1.0])
     for name in ("one", "other"):
         (tmp_path / name / "checkpoints" / "step-00000002").mkdir(parents=True)
@@ -101,7 +141,11 @@ def test_wrong_branches_are_refused_in_one_line(trainings, tmp_path):
             ({"run": "one", "step": 3}, 400, "no checkpoint of step 3"),
             ({"run": "other", "step": 2}, 400, "was not started by regard train"),
             ({"run": "one", "step": 2, "key": "data.x", "value": "1"}, 400, "no setting is called"),
-            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "not what this path reads"),
+            (
+                {"run": "one", "step": 2, "key": "optimiser.rate", "value": "banana"},
+                *(400, "optimiser.rate"),
+            ),
+            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "value: longer than 200 char"),
             ({"run": "one", "step": 2, "more": 1}, 400, "not what this path reads"),
         ):
             answer = server.post("/studio/branch", body)
@@ -129,10 +173,9 @@ def test_a_branch_is_started_and_its_curve_parts(trainings, tmp_path):
         names = [server.post("/studio/branch", body).json()["name"] for _ in range(2)]
         assert names == ["one-at-4", "one-at-4-2"]
         wait_for(lambda: {each["state"] for each in started()} == {"finished"})
-        wrong = server.post("/studio/branch", {**body, "value": "fast"}).json()
-        wait_for(lambda: started()[0]["state"] == "failed")
-        assert started()[0]["name"] == wrong["name"]
-        assert "optimiser.rate" in started()[0]["line"]
+        wrong = server.post("/studio/branch", {**body, "value": "fast"})
+        assert wrong.status_code == 400 and "optimiser.rate" in wrong.text
+        assert len(started()) == 2
     assert origin_of(root / "one-at-4")["changed"] == ["optimiser.rate"]
     before, after = (
         {each["step"]: each["loss"] for each in read_log(root / name) if each["event"] == "train"}

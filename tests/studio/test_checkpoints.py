@@ -59,7 +59,16 @@ def test_the_checkpoint_that_was_used_first_is_closed(server, monkeypatch):
     opened(server, 12)
     assert {"one.step-4", "one.step-12"} <= server.engine.models.keys()
     assert "one.step-10" not in server.engine.models
+    closed = server.post("/studio/look", {"model": "one.step-10", "text": "cow"})
+    assert closed.status_code == 404
+    assert "checkpoint one, step 10, is closed" in closed.json()["error"]["message"]
     assert server.engine.models["one.step-4"] is loaded
+
+
+def test_open_checkpoints_are_not_listed_as_models(server):
+    opened(server, 4)
+    names = [each["name"] for each in server.client.get("/studio/models").json()["models"]]
+    assert names == ["labels", "one.step-8"]  # those that were named at the start
 
 
 def test_a_branch_without_a_model_has_that_of_its_run(server, root):

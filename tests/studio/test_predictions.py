@@ -16,7 +16,9 @@ from serving.running_server import running
 from small_bert import model as small_bert
 from small_bert import small_bert as loaded_bert
 from small_roles import small_labeller
+from small_words import trained
 from studio.test_app import MARKUP
+from tasks.test_text_pairs import BIDAF, recipe
 
 SEED = 7  # of weights with which some words are predicates
 TEXT = "the old sailor mended his nets"
@@ -83,7 +85,7 @@ def test_wrong_inputs_get_one_line(server, path):
     for name, text, message in (
         ("labels", TEXT, "was not trained for this task"),
         (model, " \n", "the text is empty"),
-        (model, "x" * 30_000, "not what this path reads"),
+        (model, "x" * 30_000, "text: longer than 20,000 characters"),
     ):
         answer = server.post(f"/studio/{path}", {"model": name, "text": text})
         assert answer.status_code == 400 and message in answer.json()["error"]["message"]
@@ -143,3 +145,17 @@ def test_a_character_after_the_text_is_refused(server):
     answer = server.post("/studio/evidence", {"model": "tags", "text": TEXT, "character": 900})
     assert answer.status_code == 400
     assert "no word of the text" in answer.json()["error"]["message"]
+
+
+@pytest.mark.slow
+def test_a_reader_of_one_text_alone_is_asked_elsewhere(tmp_path):
+    content = recipe(tmp_path, "answer", BIDAF)
+    content["train"]["steps"] = 2
+    model = trained(content, tmp_path, tmp_path / "run")
+    with running({"reader": model}, doors=studio_doors()) as server:
+        alone = server.post("/studio/look", {"model": "reader", "text": "who?"})
+        both = {"model": "reader", "text": "who?", "second": "dog cow owl pig"}
+        assert server.post("/studio/look", both).status_code == 200
+    reads = "reads a question and a text with the answer: ask it on the page Understand"
+    assert alone.status_code == 400
+    assert alone.json()["error"]["message"] == f"model reader {reads}"

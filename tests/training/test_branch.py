@@ -51,6 +51,7 @@ def test_a_run_keeps_checkpoints_for_branches(trained):
 
 def test_a_branch_without_a_change_repeats_the_run(trained):
     branched(trained, "same")
+    assert origin_of(trained / "same")["changed"] == []
     assert losses(trained / "same") == losses(trained / "whole")
     one, other = weights(trained / "whole"), weights(trained / "same")
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
@@ -70,6 +71,7 @@ def test_runs_part_after_the_checkpoint(trained):
 
 def test_a_branch_is_resumed_like_a_run(trained):
     branched(trained, "short", "--set", "train.steps=6")
+    assert origin_of(trained / "short")["changed"] == ["train.steps"]
     branched(trained, "short", "--resume")
     assert losses(trained / "short") == losses(trained / "whole")
 

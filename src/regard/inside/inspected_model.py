@@ -54,10 +54,11 @@ class InspectedModel:
 
     @property
     def sites(self) -> tuple[AttentionSite, ...]:
-        """Attention sites; a model without any is an error."""
-        if not self.facts.attention_sites:
+        """Attention sites that have heads; a model without any is an error."""
+        sites = tuple(site for site in self.facts.attention_sites if any(site.heads))
+        if not sites:
             raise BadInput("this model has no attention to show")
-        return self.facts.attention_sites
+        return sites
 
     def edited(self, edits: Sequence[AnyEdit]) -> Self:
         """Copy of the model, with the same weights, whose runs are edited."""

@@ -170,14 +170,18 @@ class Record(RecordPage, Mapping[str, np.ndarray]):
         """Weights of a site ("encoder", "decoder", "cross", "pool"); default: the first."""
         for site in self.sites:
             if name in (None, site.name):
+                if not any(path in self for path in site.weights):
+                    raise BadInput(
+                        f"record: the weights of the {site.name} attention were not recorded"
+                    )
                 return self._of_site(site)
         names = ", ".join(site.name for site in self.sites)
         raise BadInput(f"record: no attention called {name!r}, only: {names or 'none'}")
 
     @property
     def by_site(self) -> list[SiteRecord]:
-        """Weights of all sites."""
-        return [self._of_site(site) for site in self.sites]
+        """Weights of all sites that have heads."""
+        return [self._of_site(site) for site in self.sites if any(site.heads)]
 
     @property
     def title(self) -> str:
@@ -221,8 +225,6 @@ class Record(RecordPage, Mapping[str, np.ndarray]):
         keys = self.key_labels[site.key_side]
         none = np.zeros((0, len(queries.subwords), len(keys.subwords)), np.float32)
         layers = tuple(self.get(name, none) for name in site.weights)
-        if not any(map(len, layers)):
-            raise BadInput(f"record: the weights of the {site.name} attention were not recorded")
         return SiteRecord(site, queries, keys, layers)
 
 

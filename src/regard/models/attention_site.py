@@ -62,6 +62,11 @@ class AttentionSite:
         paths = (self.tape_path.format(layer=number) for number in range(self.layers))
         return tuple(f"{path}.weights" for path in paths)
 
+    @property
+    def weights_with_heads(self) -> tuple[str, ...]:
+        """The tape paths of the weights of the layers that have heads."""
+        return tuple(path for path, heads in zip(self.weights, self.heads, strict=True) if heads)
+
 
 def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
     """Return the self-attention of a causal model; raise BadInput if there is none."""

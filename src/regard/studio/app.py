@@ -21,7 +21,7 @@ from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound
 from regard.serving.errors import Refusal
 from regard.studio import heads, papers, predictions, text_records
 from regard.studio.branches import Trainings
-from regard.studio.checkpoints import checkpoint_routes
+from regard.studio.checkpoints import OpenCheckpoints, checkpoint_routes
 from regard.studio.model_list import list_models
 from regard.studio.runs import run_routes
 
@@ -132,6 +132,8 @@ def studio_doors(runs: Path | None = None, trainings: Trainings | None = None) -
 
     Branches of ``runs`` are started only if there are ``trainings``.
     """
+    opened = OpenCheckpoints()
+    models = partial(list_models, runs=runs is not None, checkpoints=opened.places)
     routes = (
         DoorRoute("GET", "/", to_page, "The studio."),
         DoorRoute("GET", "/studio", page, "The studio."),
@@ -139,14 +141,12 @@ def studio_doors(runs: Path | None = None, trainings: Trainings | None = None) -
             DoorRoute("GET", f"/studio/{name}/{{name}}", partial(asset, folder=name), "A file.")
             for name in FOLDERS
         ),
-        DoorRoute(
-            "GET", "/studio/models", partial(list_models, runs=runs is not None), "All models."
-        ),
+        DoorRoute("GET", "/studio/models", models, "All models."),
         *text_records.ROUTES,
         *predictions.ROUTES,
         *heads.ROUTES,
         *papers.ROUTES,
-        *([] if runs is None else [*run_routes(runs, trainings), *checkpoint_routes(runs)]),
+        *([] if runs is None else [*run_routes(runs, trainings), *checkpoint_routes(runs, opened)]),
     )
     door = Door("studio", routes, own.error)
     return guarded(own.DOOR), guarded(operations.DOOR), guarded(door, HEADERS)

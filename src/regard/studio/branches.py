@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -15,6 +16,8 @@ from regard.ground.errors import INTERRUPTED, BadInput
 from regard.ground.files import read_bytes
 from regard.inside.views.markup import escape_controls
 from regard.training.environment import ENVIRONMENT
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 
 REPEATED = ("--branch", "--at", "--out")  # options that a branch gives anew
 MOST_TRAININGS = 2  # at once
@@ -46,6 +49,19 @@ class StartCommand:
                 continue
             kept.append(word)
         return cls(kept, Path(str(first.get("folder", ""))))
+
+    def check(self, setting: str) -> None:
+        """Refuse a setting with which the recipe cannot be read, before anything is started.
+
+        A command whose recipe is not its first argument is checked by the training itself.
+        """
+        _, _, recipe, *options = *self.words, "-"
+        if recipe.startswith("-"):
+            return
+        path = self.folder / recipe
+        known = [value for option, value in pairwise(options) if option == "--set"]
+        known += [word.removeprefix("--set=") for word in options if word.startswith("--set=")]
+        read(path if path.is_file() else find(recipe), [*known, *([setting] if setting else [])])
 
     def branch(self, run: Path, step: int, out: Path, setting: str) -> list[str]:
         """Words that start a branch with this Python, without a shell."""

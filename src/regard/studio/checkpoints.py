@@ -88,8 +88,8 @@ async def open_model(exchange: Exchange, root: Path, opened: OpenCheckpoints) ->
     return json_response({**describe_model(served), "step": body.step, "run": body.run})
 
 
-def checkpoint_routes(root: Path) -> list[DoorRoute]:
+def checkpoint_routes(root: Path, opened: OpenCheckpoints) -> list[DoorRoute]:
     """The route that opens a checkpoint of a run below a folder."""
-    handler = partial(open_model, root=root, opened=OpenCheckpoints())
+    handler = partial(open_model, root=root, opened=opened)
     summary = "A checkpoint as a model."
     return [DoorRoute("POST", "/studio/checkpoint", handler, summary, CheckpointRequest)]

@@ -32,6 +32,11 @@ class HeadsRequest(StudioRequest, kw_only=True):
 
     texts: Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
 
+    def check_input(self, served: ServedModel) -> None:
+        if served.model.inspected.reads_images:
+            raise BadInput(f"model {served.name} reads images: heads are measured here on texts")
+        super().check_input(served)
+
     @property
     def tokens(self) -> int:
         return 1 + sum(map(len, self.texts)) // 4

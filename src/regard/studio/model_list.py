@@ -1,5 +1,6 @@
 """The models of the studio: what each can do, and its attention heads."""
 
+from collections.abc import Container
 from typing import Any, cast
 
 from starlette.responses import Response
@@ -15,9 +16,12 @@ from regard.serving.served_model import ServedModel
 from regard.studio.predictions import prediction_paths
 
 
-async def list_models(exchange: Exchange, *, runs: bool) -> Response:
-    """All models, for the choices of the page, and whether there is a folder of runs."""
-    models = [*map(describe_model, exchange.engine.models.values())]
+async def list_models(
+    exchange: Exchange, *, runs: bool, checkpoints: Container[str] = ()
+) -> Response:
+    """All models but open checkpoints, and whether there is a folder of runs."""
+    served = [each for each in exchange.engine.models.values() if each.name not in checkpoints]
+    models = [*map(describe_model, served)]
     return json_response({"models": models, "runs": runs})
 
 
@@ -50,10 +54,9 @@ def _sites(served: ServedModel) -> list[dict[str, Any]]:
         {
             "name": site.name,
             "layers": [
-                {"heads": heads, "at": edits[site.name, layer, 0].edits[0].at}
+                {"heads": heads, "at": edits[site.name, layer, 0].edits[0].at if heads else ""}
                 for layer, heads in enumerate(site.heads)
-                if heads
             ],
         }
-        for site in served.facts.attention_sites
+        for site in served.model.inspected.sites
     ]

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from msgspec import Meta
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.inference.resolver import ResolvedText
 from regard.inference.role_labeller import SentenceFrames
 from regard.inside.inspected_model import InspectedModel
@@ -17,8 +17,24 @@ from regard.inside.views.role_arcs import draw_frames
 from regard.serving.doors.door import DoorRoute, Exchange, json_response
 from regard.serving.served_model import ServedModel
 from regard.studio.text_records import StudioInput, StudioRequest, Text, run, run_on_input
+from regard.text.labels import RegressionSet
 from regard.text.segmentation import LabelledRow
+from regard.text.words import word_spans
 
+MOST_LEFT_OUT = 64  # words of a text of which each is left out in turn, unless a method is named
+SIGNS = "Orange words raise it, blue words lower it."
+ABOUT = {
+    "leave-one-out": f"Difference of {{scores}}: with the word, minus without it. {SIGNS}",
+    "integrated": f"Integrated gradients, in units of the logit: the words sum to its difference "
+    f"between the text and one of which every word is replaced. {SIGNS}",
+    "gradient": f"Gradient × input, in units of the logit: it holds for small changes only, and "
+    f"may contradict the prediction without the word. {SIGNS}",
+    "rollout": "Attention rollout: the share of attention that the word gets through all layers. "
+    "It is the same for every target, and says nothing about whether a word raises or lowers it.",
+    "attention-gradient": "Attention × gradient, without a unit: only what raises the target is "
+    "followed through all layers, so that no word lowers it.",
+}
+"""What the evidence of each method is, and its unit."""
 PREDICTIONS = ("roles", "resolve")
 """Names of predictors whose results the studio draws, and of their paths."""
 
@@ -33,8 +49,7 @@ def prediction_paths(served: ServedModel) -> list[str]:
 async def _predicted(exchange: Exchange, name: str) -> object:
     """The prediction for the text of a request, by a model with this predictor."""
     body = exchange.json(StudioRequest)
-    if not body.text.strip():
-        raise BadInput("the text is empty")
+    body.check_words()
 
     def predict(served: ServedModel) -> object:
         if name not in prediction_paths(served):
@@ -87,20 +102,31 @@ class EvidenceRequest(StudioRequest, kw_only=True):
     """``target`` is a label, a token or a translation, predicted at the position ``token``.
 
     Instead of a token, ``character`` names a word by one of its characters, in the second text if
-    there are two: the target is predicted at its first token, or at its ``last``.
+    there are two: the target is predicted at its first token, or at its ``last``. The default
+    ``method`` is "leave-one-out"; of long texts and of images, "integrated".
     """
 
     target: Text | None = None
     token: Annotated[int, Meta(ge=0)] | None = None
     character: Annotated[int, Meta(ge=0)] | None = None
     last: bool = False
-    method: str = "gradient"
+    method: str | None = None
+
+    @property
+    def chosen_method(self) -> str:
+        """The method, or the default of the input."""
+        if self.method is not None:
+            return self.method
+        words = len(word_spans(self.text)) + len(word_spans(self.second or ""))
+        return "leave-one-out" if self.image is None and words <= MOST_LEFT_OUT else "integrated"
 
     def position(self, served: ServedModel) -> int | None:
         """The position at which the target is predicted; None: the model's own."""
         if self.character is None:
             return self.token
         model = served.model.inspected
+        if model.reads_images:
+            raise BadInput("character: an image has no words")
         return token_at(model, self.text, self.second, self.character, last=self.last)
 
 
@@ -124,14 +150,19 @@ def token_at(
 
 
 async def evidence(exchange: Exchange) -> Response:
-    """On which words or patches a prediction depends."""
+    """On which words or patches a prediction depends, with what the values are."""
     body = exchange.json(EvidenceRequest)
-    if body.method == "all":
-        raise BadInput(f"method: name one method, not {shown(body.method)}")
+    method = body.chosen_method
+    if method not in ABOUT:
+        raise BadInput(f"method: no method is called {shown(method)}{did_you_mean(method, ABOUT)}")
 
     def attributed(served: ServedModel, given: StudioInput) -> dict[str, object]:
-        attribute = partial(served.model.attribute, method=body.method, deletion=False)
-        return attribute(given, body.target, token=body.position(served)).to_json()
+        body.check_words()
+        attribute = partial(served.model.attribute, method=method, deletion=False)
+        explained = attribute(given, body.target, token=body.position(served))
+        is_number = isinstance(served.labels, RegressionSet)
+        about = ABOUT[method].format(scores="predictions" if is_number else "log-probabilities")
+        return {**explained.to_json(), "method": method, "about": about}
 
     return json_response(await run_on_input(exchange, body, attributed))
 
@@ -148,6 +179,7 @@ async def what_if(exchange: Exchange) -> Response:
     body = exchange.json(WhatIfRequest)
 
     def compared(served: ServedModel, given: StudioInput) -> dict[str, object]:
+        body.check_words()
         without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
         return without(target=body.target, token=body.position(served)).to_json()
 

@@ -59,22 +59,26 @@ async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None)
 
     Trainings are null if none may be started.
     """
-    runs = [_described(*each) for each in runs_in(root).items()]
+    runs = [
+        {**_described(name, run), "outs": _outs(run, root, trainings)}
+        for name, run in runs_in(root).items()
+    ]
     started = None if trainings is None else trainings.records
     return json_response({"folder": str(root), "runs": runs, "trainings": started})
 
 
 def _described(name: str, run: Path) -> dict[str, Any]:
     recipe = read_json(run / RECIPE) if (run / RECIPE).is_file() else {}
-    events = read_log(run)
-    train = recipe.get("train")
+    train = recipe.get("train") if isinstance(recipe.get("train"), dict) else {}
+    checkpoints = Checkpoints(run / "checkpoints").steps()
+    logged = (int(event["step"]) for event in read_log(run))
     return {
         "name": name,
         "title": _value(recipe, "about", "title") or name,
-        "step": max((int(event["step"]) for event in events), default=0),
-        "steps": train.get("steps", 0) if isinstance(train, dict) else 0,
+        "step": max((*logged, *checkpoints), default=0),
+        "steps": train.get("steps") or 0,
         "finished": (run / "model").is_dir(),
-        "checkpoints": Checkpoints(run / "checkpoints").steps(),
+        "checkpoints": checkpoints,
         "opens": saved_model(run) is not None,
         "watches": [name for name in ("heads",) if watch_log(run, name).is_file()],
         "branch": origin_of(run),
@@ -160,21 +164,34 @@ async def start_branch(exchange: Exchange, root: Path, trainings: Trainings) -> 
     if not command.words:
         raise BadInput(f"run {body.run} was not started by regard train: it cannot be repeated")
     setting = body.setting(described["settings"])
-    place = root if run == root else run.parent
-    stem = f"{run.resolve().name}-at-{body.step}"
-    free = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    out = next(path for path in map(place.joinpath, free) if _is_free(path, root, trainings))
+    command.check(setting)
+    out = _out(run, body.step, root, trainings)
     words = command.branch(run, body.step, out, setting)
     training = trainings.start(_name(out, root), words, command.folder, setting)
     return json_response(training.record)
+
+
+def _outs(run: Path, root: Path, trainings: Trainings | None) -> dict[str, str]:
+    """The name that a branch would have, by the step of its checkpoint."""
+    steps = Checkpoints(run / "checkpoints").steps()
+    return {str(step): _name(_out(run, step, root, trainings), root) for step in steps}
+
+
+def _out(run: Path, step: int, root: Path, trainings: Trainings | None) -> Path:
+    """A new folder for a branch, beside its run."""
+    place = root if run == root else run.parent
+    stem = f"{run.resolve().name}-at-{step}"
+    free = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    return next(path for path in map(place.joinpath, free) if _is_free(path, root, trainings))
 
 
 def _name(run: Path, root: Path) -> str:
     return str(run.relative_to(root))
 
 
-def _is_free(out: Path, root: Path, trainings: Trainings) -> bool:
-    return not out.exists() and _name(out, root) not in trainings.by_name
+def _is_free(out: Path, root: Path, trainings: Trainings | None) -> bool:
+    started = () if trainings is None else trainings.by_name
+    return not out.exists() and _name(out, root) not in started
 
 
 class StopRequest(Struct, forbid_unknown_fields=True, kw_only=True):

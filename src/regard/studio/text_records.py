@@ -3,6 +3,7 @@
 Attention of long inputs travels a layer at a time.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,15 +23,18 @@ from regard.inside.trees.recording_beam import record_tree
 from regard.inside.trees.token_tree import TokenTree, record_tokens
 from regard.inside.views.attention_record import layer_record
 from regard.inside.views.view_record import ViewRecord
+from regard.models.label_heads import SpanHead
 from regard.search.greedy import Greedy
 from regard.search.step import Search
 from regard.serving.doors.door import DoorRoute, Exchange
 from regard.serving.doors.images import EncodedImage, decoded_image
+from regard.serving.errors import UnknownModel
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
 
 AT_ONCE = 400_000  # weights that travel together; of more, a layer at a time
 LONGEST = 20_000  # characters of an input
+CHECKPOINT = re.compile(r"(.+)\.step-(\d+)")  # name of an open checkpoint
 MOST_NEW = 64  # tokens of a search tree
 
 Text = Annotated[str, Meta(max_length=LONGEST)]
@@ -47,14 +51,38 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     image: str | None = None
     edits: list[dict[str, Any]] = []
 
+    def chosen_model(self, exchange: Exchange) -> ServedModel:
+        """The model of this name, if it reads the input of the request."""
+        closed = CHECKPOINT.fullmatch(self.model)
+        if closed is not None and self.model not in exchange.engine.models:
+            closing = "is closed, as others were opened since: reload the page to open it again"
+            raise UnknownModel(f"checkpoint {closed[1]}, step {closed[2]}, {closing}")
+        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        self.check_input(served)
+        return served
+
     def served(self, exchange: Exchange) -> ServedModel:
         """The model of this name, with the edits of the request."""
-        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        served = self.chosen_model(exchange)
         return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
+
+    def check_input(self, served: ServedModel) -> None:
+        """Refuse a text for a model of images, which would take it as a path, and an image else."""
+        reads_images = served.model.inspected.reads_images
+        if reads_images and (self.image is None or self.text or self.second is not None):
+            raise BadInput(f"model {served.name} reads images: give an image, and no text")
+        if self.image is not None and not reads_images:
+            raise BadInput(f"model {served.name} reads texts: give a text, and no image")
+
+    def check_words(self) -> None:
+        """Refuse a blank text, unless there is an image."""
+        if self.image is None and not self.text.strip():
+            raise BadInput("the text is empty")
 
     @asynccontextmanager
     async def given(self, exchange: Exchange) -> AsyncIterator[StudioInput]:
         """The input as the methods of a model read it; the pixels of images are bounded."""
+        self.chosen_model(exchange)
         if self.image is None:
             yield self.text if self.second is None else (self.text, self.second)
             return
@@ -104,7 +132,14 @@ async def look(exchange: Exchange) -> Response:
     subwords = body.subwords and body.image is None
 
     def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
+        if not subwords:
+            body.check_words()
         first, second = given if isinstance(given, tuple) else (given, None)
+        facts = served.facts
+        aligns = any(site.between_texts for site in facts.attention_sites)
+        if second is None and aligns and SpanHead.name in facts.head_names:
+            reads = "reads a question and a text with the answer: ask it on the page Understand"
+            raise BadInput(f"model {served.name} {reads}")
         view = served.model.look(first, second, rollout=body.rollout, subwords=subwords)
         if not isinstance(view, AttentionView):
             return view.view_record()
@@ -125,23 +160,28 @@ async def look_at_layer(exchange: Exchange) -> Response:
     """The weights of all heads of one layer, of which only that layer is recorded."""
     body = exchange.json(LayerRequest)
 
-    def looked(served: ServedModel) -> ViewRecord:
+    def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
         model = served.model.inspected
-        rows = model.read(body.text, body.second)
+        first, second = given if isinstance(given, tuple) else (given, None)
+        rows = model.read(first, second)
         recorded, _ = record(model, rows, layers=[body.layer])
         maps: list[AttentionMap] = []
         for site in recorded.by_site:
-            maps += site.maps(subwords=body.subwords)
+            maps += site.maps(subwords=body.subwords and body.image is None)
         if body.map >= len(maps):
             raise BadInput(f"map: there are {len(maps)}, not {body.map + 1}")
         return layer_record(maps[body.map], body.layer)
 
-    return binary(await run(exchange, body, looked), body.model)
+    return binary(await run_on_input(exchange, body, looked), body.model)
 
 
 class TreeRequest(StudioRequest, kw_only=True):
-    """A beam search of a translator, or the tokens of a generator with their alternatives."""
+    """A beam search of a translator, or the tokens of a generator with their alternatives.
 
+    ``prefix``: what the translation begins with; empty: the model's own words.
+    """
+
+    prefix: Text = ""
     beam: Annotated[int, Meta(ge=1, le=16)] = 4
     alternatives: Annotated[int, Meta(ge=1, le=20)] = 5
     steps: Annotated[int, Meta(ge=1, le=MOST_NEW)] = 12
@@ -157,10 +197,11 @@ async def tree(exchange: Exchange) -> Response:
     def searched(served: ServedModel) -> ViewRecord:
         model = served.model
         if "translate" in served.components:
-            if not body.text.strip():
-                raise BadInput("the text is empty: there is no search to show")
             beam = replace(model.translator.base_beam, size=body.beam, best=1)
-            return record_tree(model.translator, body.text, beam).view_record()
+            searched = record_tree(model.translator, body.text, beam, body.prefix or None)
+            return searched.view_record()
+        if body.prefix:
+            raise BadInput("prefix: only of translations; a generator continues the text itself")
         generator = replace(model.generator, ending=Ending.of(body.steps, 0, ()))
         search: Search = Greedy()
         if body.temperature:

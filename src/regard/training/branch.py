@@ -30,12 +30,12 @@ def branch_run(run: Path, step: int, out: Path, recipe: Recipe) -> list[str]:
         listed = ", ".join(f"{each:,}" for each in steps[-SHOWN:]) or "none"
         known = f"has no checkpoint of step {step:,}, but: {listed}"
         raise BadInput(f"{run}: {known}; train.keep_every keeps more")
-    changed = changed_keys(run, recipe)
-    for key in changed:
+    for key in changed_keys(run, recipe):
         if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
             tables = " and ".join(f"[{name}]" for name in CHANGEABLE)
             advice = f"a branch may change {tables}, without {', '.join(FIXED)}"
             raise BadInput(f"{key}: differs from the recipe of {run}; {advice}")
+    changed = changed_keys(run, recipe, free=True)
     if not is_empty(out):
         raise BadInput(f"{out}: is not empty; choose a new folder, or resume this branch")
     progress, _ = checkpoints.load(step)  # a damaged one is an error before anything is written

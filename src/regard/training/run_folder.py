@@ -118,8 +118,11 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         raise BadInput(f"{out}: {differs}; change it back, or choose another folder")
 
 
-def changed_keys(out: Path, recipe: Recipe) -> list[str]:
-    """Keys that affect the weights and differ between a recipe and the recipe of a run."""
+def changed_keys(out: Path, recipe: Recipe, *, free: bool = False) -> list[str]:
+    """Keys that affect the weights and differ between a recipe and the recipe of a run.
+
+    With ``free``, also keys that may be changed when a run is resumed, such as train.steps.
+    """
     before, now = with_new_names(read_json(out / RECIPE)), _dump(recipe)
     if before.get("task", "translate") != now["task"]:
         return ["task"]
@@ -128,7 +131,7 @@ def changed_keys(out: Path, recipe: Recipe) -> list[str]:
         for name, table in recipe
         if isinstance(table, Config)
         for key, value in now[name].items()
-        if key not in table.free_keys
+        if (free or key not in table.free_keys)
         and _without_unset(_before(before, table, name, key)) != _without_unset(value)
     ]
 

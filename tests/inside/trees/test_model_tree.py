@@ -24,6 +24,25 @@ def test_the_tree_of_a_translation_ends_in_the_translation(translator):
     assert translator.tree(TEXT).beam == translator.translator.base_beam
 
 
+def test_a_tree_is_saved_as_a_page_or_a_drawing(translator, tmp_path):
+    tree = translator.tree(TEXT, Beam(2))
+    tree.save(tmp_path / "new" / "tree.svg")
+    tree.save(str(tmp_path / "tree.html"))
+    assert (tmp_path / "new" / "tree.svg").read_text() == tree.svg()
+    assert (tmp_path / "tree.html").read_text() == tree.html()
+    with pytest.raises(BadInput, match=r"tree\.png: the suffix must be one of \.html, \.svg"):
+        tree.save(tmp_path / "tree.png")
+    assert not (tmp_path / "tree.png").exists()
+
+
+def test_a_map_is_saved_as_a_drawing(translator, tmp_path):
+    cross = translator.look(TEXT, "die Eule").map("cross")
+    cross.save(tmp_path / "cross.svg")
+    assert (tmp_path / "cross.svg").read_text() == cross.svg() == cross._repr_html_()
+    with pytest.raises(BadInput, match=r"the suffix must be one of \.svg"):
+        cross.save(tmp_path / "cross.html")
+
+
 @pytest.mark.parametrize("search", [None, Greedy(), Sample(seed=3)], ids=str)
 def test_the_tree_of_a_continuation_has_alternatives(search):
     model = small_gpt2()
@@ -43,6 +62,11 @@ def test_the_tree_of_a_continuation_has_alternatives(search):
 def test_what_a_translator_does_not_do_is_refused(translator, options, fault):
     with pytest.raises(BadInput, match=fault):
         translator.tree(TEXT, **options)
+
+
+def test_the_tree_of_a_blank_text_is_refused(translator):
+    with pytest.raises(BadInput, match="the text is empty: there is no search to show"):
+        translator.tree(" \n")
 
 
 def test_other_models_and_searches_are_refused():

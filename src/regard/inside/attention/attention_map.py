@@ -6,12 +6,14 @@ Attention rollout (Abnar & Zuidema, 2020, arXiv:2005.00928) follows them through
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
+from regard.inside.views.markup import write_rendering
 from regard.inside.views.matrix_svg import draw_attention
 
 MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
@@ -55,9 +57,16 @@ class AttentionMap:
         return f"{type(self).__name__}({self.name!r}, {layers}, {size})"
 
     def _repr_html_(self) -> str:
-        """Drawing of the mean of all layers and heads."""
+        return self.svg()
+
+    def svg(self) -> str:
+        """Standalone SVG file of the mean of all layers and heads."""
         labels = self.queries, self.keys
         return draw_attention(self.name, self.describe(), *labels, self.select(), self.allowed)
+
+    def save(self, path: str | Path) -> None:
+        """Write the drawing to a file (.svg); missing folders are created."""
+        write_rendering(path, {".svg": self.svg})
 
     @property
     def weights(self) -> np.ndarray:

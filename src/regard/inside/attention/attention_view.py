@@ -13,13 +13,12 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_bytes
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import MOST_DRAWN, AttentionMap
 from regard.inside.record import Records
 from regard.inside.views.attention_record import attention_record
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import clip, escape_line
+from regard.inside.views.markup import clip, escape_line, write_rendering
 from regard.inside.views.matrix_svg import draw_attention
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
@@ -61,15 +60,7 @@ class View(RecordPage):
 
         Missing folders are created.
         """
-        path, encode = Path(path), str.encode
-        renderings = {
-            ".html": lambda: encode(self.html()),
-            ".svg": lambda: encode(self.svg()),
-            ".png": self.png,
-        }
-        if path.suffix.lower() not in renderings:
-            raise BadInput(f"{path}: the suffix must be one of {', '.join(renderings)}")
-        write_bytes(path, renderings[path.suffix.lower()]())
+        write_rendering(path, {".html": self.html, ".svg": self.svg, ".png": self.png})
 
     @abstractmethod
     def to_json(self) -> dict[str, object]:

@@ -169,7 +169,8 @@ def _positive_products(weights: torch.Tensor, gradient: torch.Tensor | None) -> 
 
 def followed_sites(facts: ModelFacts) -> list[AttentionSite]:
     """Attention through which an output is followed to the input; not between two texts."""
-    return [site for site in facts.attention_sites if site.kind in FOLLOWED]
+    sites = facts.attention_sites
+    return [site for site in sites if site.kind in FOLLOWED and any(site.heads)]
 
 
 def _attention(
@@ -181,7 +182,7 @@ def _attention(
     if not sites:
         remedy = "choose gradient, integrated or leave-one-out"
         raise BadInput(f"this model has no attention that leads to its input: {remedy}")
-    names = [name for site in sites for name in site.weights]
+    names = [name for site in sites for name in site.weights_with_heads]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for part in function.in_batches(range(len(function.targets.names))):
         points_NLD = function.x_LD.expand(len(part), -1, -1).clone().requires_grad_()
@@ -193,7 +194,8 @@ def _attention(
         for name, each, gradient in zip(names, weights, gradients, strict=True):
             parts[name].append(merge_heads(each.detach(), gradient).cpu().numpy())
     joined = {name: np.concatenate(of_name) for name, of_name in parts.items()}
-    return {site: [joined[name] for name in site.weights] for site in sites}
+    none = {site: np.zeros_like(joined[site.weights_with_heads[0]]) for site in sites}
+    return {site: [joined.get(name, none[site]) for name in site.weights] for site in sites}
 
 
 def _follow(

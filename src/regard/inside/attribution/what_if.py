@@ -138,6 +138,8 @@ def _head(model: InspectedModel, head: object) -> tuple[str, int, int]:
             f"heads: {shown(head)} is not (layer, head) or (attention, layer, head) with {names}"
         )
     layer = check_whole("heads: the layer", layer, 0, site.layers - 1)
+    if not site.heads[layer]:
+        raise BadInput(f"heads: layer {layer} of the {site.name} attention has no heads left")
     return site.name, layer, check_whole("heads: the head", number, 0, site.heads[layer] - 1)
 
 

@@ -84,17 +84,21 @@ def run_heads(
     """Run a model; yield the number of each input, a site, and its weights over tokens by layer."""
     costs = np.array([max(len(row.queries.subwords) for row in each.values()) for each in inputs])
     limits = BatchLimits(BATCH.tokens, 1, BATCH.longest) if model.reads_images else BATCH
-    names = [name for site in sites for name in site.weights]
+    names = [name for site in sites for name in site.weights_with_heads]
     for numbers in inference_batches(costs, limits):
         tape = Tape(*names)
         with torch.inference_mode():
             model.run([inputs[number] for number in numbers], tape)
         for site in sites:
-            layers = [tape.records[name].float().cpu().numpy() for name in site.weights]
+            recorded = {
+                name: tape.records[name].float().cpu().numpy() for name in site.weights_with_heads
+            }
             for place, number in enumerate(numbers):
                 queries, keys = _labels(inputs[number], site)
                 size = len(queries.subwords), len(keys.subwords)
-                yield number, site, tuple(each[place, :, : size[0], : size[1]] for each in layers)
+                own = {key: each[place, :, : size[0], : size[1]] for key, each in recorded.items()}
+                none = np.zeros((0, *size), np.float32)  # of a layer without heads
+                yield number, site, tuple(own.get(name, none) for name in site.weights)
 
 
 def over_words(

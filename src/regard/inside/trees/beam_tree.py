@@ -3,10 +3,12 @@
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 from regard.inside.trees.tree_nodes import FATES, PRUNED, BeamNode, TreeHypothesis
 from regard.inside.views.beam_svg import BeamDrawing
+from regard.inside.views.markup import write_rendering
 from regard.inside.views.pages import RecordPage
 from regard.inside.views.view_record import ViewRecord
 from regard.search.beam import Beam
@@ -52,6 +54,13 @@ class SearchTree(RecordPage):
     def svg(self) -> str:
         """Standalone SVG file: one row per step, with the candidates that were not pruned."""
         return BeamDrawing(self).svg()
+
+    def save(self, path: str | Path) -> None:
+        """Write a page (.html) or a drawing (.svg), by the suffix of ``path``.
+
+        Missing folders are created.
+        """
+        write_rendering(path, {".html": self.html, ".svg": self.svg})
 
     def view_record(self) -> ViewRecord:
         return ViewRecord.of(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from regard.ground.errors import BadInput
 from regard.inference.translator import Translator
 from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.tree_nodes import ENDED, BeamNode, Fate, TreeHypothesis
@@ -24,11 +25,15 @@ RULES: tuple[tuple[Length, float], ...] = (
 )
 
 
-def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> BeamTree:
-    """Record the beam search for the translation of ``text``."""
+def record_tree(
+    translator: Translator, text: str, beam: Beam | None = None, prefix: str | None = None
+) -> BeamTree:
+    """Record the beam search for the translation of ``text``, which begins with the ``prefix``."""
+    if not text.strip():
+        raise BadInput("the text is empty: there is no search to show")
     target = translator.tokenizer.target
     recording = RecordingBeam(Beam() if beam is None else beam)
-    translator.translate([text], recording)
+    translator.translate([text], recording, prefixes=None if prefix is None else [prefix])
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
 
 

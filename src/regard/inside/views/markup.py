@@ -7,14 +7,18 @@ Pages are filled templates of ``assets``.
 import unicodedata
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import chain, repeat
+from pathlib import Path
 from string import Template
 from typing import Protocol
 
 from rich.cells import cell_len, set_cell_size
+
+from regard.ground.errors import BadInput
+from regard.ground.files import write_bytes
 
 _JOINERS = "\u200c\u200d"  # needed to write Persian, Hindi and others
 FONT, TITLE, MARGIN = 13, 17, 24  # pixels
@@ -186,3 +190,12 @@ def _table_row(tag: str, cells: Sequence[str], name: str = "") -> str:
     texts = (escape(escape_line(cell)) for cell in cells)
     opening = f'<tr id="{escape(name)}">' if name else "<tr>"
     return opening + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
+
+
+def write_rendering(path: str | Path, renderings: Mapping[str, Callable[[], str | bytes]]) -> None:
+    """Write the rendering of the suffix of a path; missing folders are created."""
+    path = Path(path)
+    if path.suffix.lower() not in renderings:
+        raise BadInput(f"{path}: the suffix must be one of {', '.join(renderings)}")
+    content = renderings[path.suffix.lower()]()
+    write_bytes(path, content.encode() if isinstance(content, str) else content)

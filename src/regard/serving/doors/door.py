@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -32,6 +33,7 @@ ENCODERS: Sequence[Callable[[ServedModel], bool]] = (
     lambda served: not served.writes,
 )
 """Models that are preferred for vectors: sentence encoders, and encoders to those that write."""
+TOO_LONG = re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`$")
 MOST_BRACKETS = 65_536  # lists and objects of a body
 KEPT = b'"[]{}'
 OTHERS = bytes({*range(256)} - {*KEPT})
@@ -270,6 +272,8 @@ def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
     try:
         return msgspec.json.decode(content, type=of)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if long := TOO_LONG.search(str(error)):
+            raise BadInput(f"{long[2]}: longer than {int(long[1]):,} characters") from None
         raise BadInput(f"the body is not what this path reads: {error}") from None
 
 

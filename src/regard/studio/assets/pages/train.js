@@ -89,7 +89,7 @@ export function open(main, studio) {
     fill(key, keys, name);
     value.input.placeholder = run.settings[name] ?? "";
     const change = value.value ? ["--set", `${name}=${value.value}`] : [];
-    command.textContent = [...run.command, "--branch", `RUNS/${run.name}`, "--at", step, ...change, "--out", `RUNS/${run.name}-at-${step}`].map(quoted).join(" ").replaceAll("RUNS/", folder === "." ? "" : `${folder}/`);
+    command.textContent = [...run.command, "--branch", `RUNS/${run.name}`, "--at", step, ...change, "--out", `RUNS/${run.outs[step]}`].map(quoted).join(" ").replaceAll("RUNS/", folder === "." ? "" : `${folder}/`);
   };
   let folder = "runs";
   let started = /** @type {any[] | null} */ (null); // null: none may be started

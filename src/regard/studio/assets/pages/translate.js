@@ -60,7 +60,7 @@ export function open(main, studio) {
 
   const searching = live(async (signal) => {
     needText(text.value);
-    const body = { model: model.value, text: text.value, beam: Number(beam.value), edits: editsOf(headsOff(studio, model.model)) };
+    const body = { model: model.value, text: text.value, beam: Number(beam.value), prefix: prefix.value, edits: editsOf(headsOff(studio, model.model)) };
     await tree.show(await askRecord("/studio/tree", body, signal));
   }, (error) => {
     if (!text.value.trim()) tree.clear();
@@ -70,8 +70,8 @@ export function open(main, studio) {
   return {
     update() {
       for (const each of [model, text, prefix, beam, search, heads, switches, attention, tree]) each.update();
-      const input = [model.value, text.value, beam.value, studio.get("off")];
-      writing.request(JSON.stringify([...input, prefix.value, studio.get("at")]));
+      const input = [model.value, text.value, beam.value, studio.get("off"), prefix.value];
+      writing.request(JSON.stringify([...input, studio.get("at")]));
       if (search.isOpen) searching.request(JSON.stringify(input));
     },
     close() { writing.stop(); searching.stop(); attention.clear(); tree.clear(); },

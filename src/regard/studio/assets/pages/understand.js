@@ -11,7 +11,7 @@ const NAMES = { classify: "label", tag: "tag words", roles: "who does what to wh
 const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
 const ABOUT = ["target", "without", "part", "word"]; // choices about a text
 const ENDS = ["start", "end"]; // of an answer
-const METHODS = [["gradient", "gradient × input"], ["leave-one-out", "leave one out"], ["integrated", "integrated gradients"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
+const METHODS = [["leave-one-out", "leave one out (long texts: integrated gradients)"], ["integrated", "integrated gradients"], ["gradient", "gradient × input"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
 /** Draw a word of a drawing narrower that would run into the next one, as fonts differ. @param {any} text */
 function narrow(text) {
@@ -166,10 +166,10 @@ export function open(main, studio) {
       button.style.color = inkOn(pixel);
       return [button, " "];
     }));
-    evidenceNote.textContent = `For ${found.targets.join(", ")}. Orange words raise it, blue words lower it; click a word to see the prediction without it.`;
+    evidenceNote.textContent = `For ${found.targets.join(", ")}. ${found.about} Click a word to see the prediction without it: it is replaced by ${found.replacement}.`;
   };
   const attributing = live(async (signal) => {
-    const found = await ask("/studio/evidence", { model: model.value, ...looked(), method: method.value, ...aim() }, signal);
+    const found = await ask("/studio/evidence", { model: model.value, ...looked(), ...(studio.get("method") ? { method: method.value } : {}), ...aim() }, signal);
     if (signal.aborted) return;
     last = found;
     drawWords(found);
