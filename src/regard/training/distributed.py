@@ -190,12 +190,13 @@ def is_collective(error: BaseException) -> bool:
 
     An error of other code, such as a reader whose own connection timed out, does not.
     """
-    if isinstance(error, dist.DistError) or not isinstance(error, RuntimeError):
-        return isinstance(error, dist.DistError)
+    if isinstance(error, dist.DistError):
+        return True
+    words = str(error).lower() if isinstance(error, RuntimeError) else ""
     begins = ""
     for frame, _ in walk_tb(error.__traceback__):
         begins = str(frame.f_globals.get("__name__"))
-    return begins.startswith(CALLERS) and any(sign in str(error).lower() for sign in COLLECTIVE)
+    return begins.startswith(CALLERS) and any(sign in words for sign in COLLECTIVE)
 
 
 def collective_limit(timeout: float) -> float:
