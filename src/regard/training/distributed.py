@@ -192,11 +192,11 @@ def is_collective(error: BaseException) -> bool:
     """
     if isinstance(error, dist.DistError):
         return True
+    words = str(error).lower() if isinstance(error, RuntimeError) else ""
     begins = ""
     for frame, _ in walk_tb(error.__traceback__):
         begins = str(frame.f_globals.get("__name__"))
-    words = str(error).lower() if begins.startswith(CALLERS) else ""
-    return isinstance(error, RuntimeError) and any(sign in words for sign in COLLECTIVE)
+    return begins.startswith(CALLERS) and any(sign in words for sign in COLLECTIVE)
 
 
 def collective_limit(timeout: float) -> float:

@@ -130,7 +130,8 @@ class RankEstimate(NamedTuple):
 def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     """Estimate a step of one of several processes of a job in bf16."""
     recipe, objective = job.recipe, job.objective
-    limits, config = recipe.batches, sharing_of(job, ranks, memory_of(gpu) if gpu else None)
+    limits, memory = recipe.batches, None if gpu is None else memory_of(gpu)
+    config = sharing_of(job, ranks, memory)
     examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
     batch = objective.collate(examples)
     tokens = sum(sum(objective.length(example)) for example in examples)
@@ -145,7 +146,7 @@ def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     step = StepShape(
         limits.tokens, round(targets * filled), max(outputs, default=0), limits.accumulate > ranks
     )
-    memory = estimate_memory(
+    estimate = estimate_memory(
         job.model,
         step,
         config,
@@ -155,7 +156,7 @@ def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     )
     lengths = np.array([objective.length(example) for example in examples])
     flops = filled * limits.accumulate * job.flops(lengths) / ranks
-    return RankEstimate(memory, config, flops, has_uncounted_layers(job.model))
+    return RankEstimate(estimate, config, flops, has_uncounted_layers(job.model))
 
 
 def describe_data(run: Run, data: Path, skip_bad: bool) -> DataFacts:

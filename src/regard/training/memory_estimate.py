@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
-from regard.models.trunk import StackModule
-from regard.training.parallel import blocks_by_stack
+from regard.training.parallel import blocks_by_stack, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -120,8 +119,7 @@ def estimate_memory(
 
 def has_uncounted_layers(model: nn.Module) -> bool:
     """Whether a model has recurrent or convolutional layers, whose activations are not counted."""
-    stacks = (module for module in model.modules() if isinstance(module, StackModule))
-    return not all(stack.attends for stack in stacks)
+    return not all(stack.attends for stack in stacks_of(model))
 
 
 def _kept(blocks: Sequence[nn.Module], config: DistributedConfig, width: int) -> float:

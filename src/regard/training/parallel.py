@@ -182,8 +182,12 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 def blocks_by_stack(model: nn.Module) -> list[list[nn.Module]]:
     """The blocks of attention of each stack of a model; recurrent and convolutional ones: none."""
-    stacks = (module for module in model.modules() if isinstance(module, StackModule))
-    return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks if stack.attends]
+    return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks_of(model) if stack.attends]
+
+
+def stacks_of(model: nn.Module) -> list[StackModule]:
+    """All stacks of a model."""
+    return [module for module in model.modules() if isinstance(module, StackModule)]
 
 
 def check_processes(config: DistributedConfig, count: int) -> None:
