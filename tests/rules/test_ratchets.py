@@ -18,8 +18,8 @@ from syntax import nodes
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
     "files": 610,
-    "lines": 96_600,
-    "lines of code": 61_200,
+    "lines": 96_900,
+    "lines of code": 61_400,
     "files under 40 lines": 5,
     "basenames used twice": 33,
     "Any": 226,
@@ -28,7 +28,7 @@ BOUNDS = {
     "type: ignore": 37,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 97,
+    "choices by kind": 96,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), and their lines.
 PATHS = {
