@@ -52,6 +52,7 @@ RENAMED: dict[str, str] = {
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"(?:AttentionMap|RolloutMap)\.(?:save\(self, path\)|svg\(self\))",
     r"[a-z-]+ distributed\b.*",  # keys of recipes
     r"\w+\.(?:view_record\(self.*|static_drawing\(self\))",
     r"(?:Greedy|Sample)\.choice",
