@@ -15,6 +15,7 @@ from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 from regard.serving.server import DOORS, bind, uvicorn_config
 from regard.serving.settings import ServerSettings
+from regard.serving.worker import Worker
 
 
 class RunningServer:
@@ -55,3 +56,15 @@ def running(
         thread.join(20)
         listening.close()
     assert not thread.is_alive()
+
+
+def gate_warm_up(monkeypatch) -> threading.Event:
+    """An event for which the warm-up of models waits from now on."""
+    gate, warm_up = threading.Event(), Worker._warm_up
+
+    def wait_and_warm_up(worker: Worker) -> None:
+        gate.wait(20)
+        warm_up(worker)
+
+    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
+    return gate

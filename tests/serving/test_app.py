@@ -27,10 +27,9 @@ from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
 from regard.serving.settings import RequestLimits, ServerSettings
-from regard.serving.worker import Worker
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
-from serving.running_server import running
+from serving.running_server import gate_warm_up, running
 from small import command, environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
@@ -180,14 +179,8 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
 @pytest.fixture
 def gate(monkeypatch):
     """An event for which the warm-up of models waits; it is set at first."""
-    gate, warm_up = threading.Event(), Worker._warm_up
+    gate = gate_warm_up(monkeypatch)
     gate.set()
-
-    def wait_and_warm_up(worker):
-        gate.wait(20)
-        warm_up(worker)
-
-    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
     yield gate
     gate.set()
 

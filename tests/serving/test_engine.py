@@ -34,6 +34,7 @@ from regard.serving.engine import (
     UnknownModel,
 )
 from regard.serving.worker import LOG, Worker
+from serving.running_server import gate_warm_up
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
@@ -311,13 +312,7 @@ async def swapped(engine, served):
 @pytest.fixture
 def slow_warm_up(monkeypatch):
     """Models that are loaded from now on become warm when the event is set."""
-    gate, warm_up = threading.Event(), Worker._warm_up
-
-    def wait_and_warm_up(worker):
-        gate.wait(20)
-        warm_up(worker)
-
-    monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
+    gate = gate_warm_up(monkeypatch)
     yield gate
     gate.set()
 
