@@ -89,7 +89,8 @@ def measured(name: str, form: str, rows: int, length: int, tiny: bool) -> System
         eager = {"compiles": False, "captures": False}
         step = training_step(model, objective, collate, ADAMW, place, **eager)
     else:
-        step, _ = sharded_step(model, objective, collate, ADAMW, place, config, compiles=False)
+        options = {"divided": form == "shards", "recompute": form == "recomputed"}
+        step, _ = sharded_step(model, objective, collate, ADAMW, place, compiles=False, **options)
 
     def work() -> list[float]:
         for number in range(STEPS):

@@ -8,8 +8,9 @@
 Models have random weights from a seed (bench/serve_models.py), in bf16 on CUDA. Every server is a
 process of its own, and all are started before the first round; then they take turns, each alone
 under load, in an order that changes from round to round. --clients connections ask again as soon as
-they are answered (closed loop); requests of the first --warm-up seconds of a turn do not count, nor
-do those of --first-seconds before the first round.
+they are answered (closed loop), so their number over the mean latency is the number of requests a
+second. Requests of the first --warm-up seconds of a turn do not count, nor do those of
+--first-seconds before the first round.
 
 Peers of "embed": transformers behind FastAPI, whose batches wait 5 ms. Of "complete": `transformers
 serve` with continuous batching, and the continuous batching of transformers behind FastAPI. Of
@@ -160,9 +161,12 @@ def turn(system: System, given: argparse.Namespace, sent: list[bytes], seed: int
     asyncio.run(load.closed_loop(given.clients, given.seconds, seed))
     used, own = cpu_seconds(system.process.pid) - used, time.process_time() - own
     figures = load.figures(given.seconds)
-    if given.kind == "complete":
-        tokens = sum(json.loads(each)["usage"]["completion_tokens"] for each in load.answers)
-        figures["tokens_per_second"] = round(tokens / given.seconds, 1)
+    if load.latencies:  # a count of slow answers would depend on where the window ends
+        figures["per_second"] = round(given.clients / statistics.fmean(load.latencies), 1)
+    if given.kind == "complete" and load.answers:
+        tokens = [json.loads(each)["usage"]["completion_tokens"] for each in load.answers]
+        rate = statistics.fmean(tokens) * figures["per_second"]
+        figures["tokens_per_second"] = round(rate, 1)
     whole = given.seconds + given.warm_up
     figures["server_cpus"], figures["client_cpus"] = round(used / whole, 2), round(own / whole, 2)
     figures["mib"] = resident_mib(system.process.pid)

@@ -1,18 +1,20 @@
-"""Training with divided weights (FSDP2) at world size 1: its cost, GPT-2 XL, and its checkpoints.
+"""Training of the kind "fsdp" in one process: its cost, GPT-2 XL, and its checkpoints.
 
-    python bench/sharded.py step --model bert-base       (FSDP2 against the plain step)
+    python bench/sharded.py step --model bert-base       (against the plain step)
     python bench/sharded.py step --model gpt2
-    python bench/sharded.py xl                           (activation checkpointing, against a peer)
+    python bench/sharded.py xl                           (activation checkpointing, against peers)
     python bench/sharded.py checkpoint                   (how long a checkpoint stalls steps)
     python bench/sharded.py step --tiny; ... xl --tiny; ... checkpoint --tiny    (do they run?)
 
 Steps in bf16 with fused AdamW and clipping over random tokens in full rows, without dropout, every
 system in a process of its own, in turns. The plain step is that of ``regard train`` on one GPU:
-compiled, and captured as CUDA graphs. ``xl`` is GPT-2 XL, of which only the inputs of blocks are
-kept; the peer is transformers' model with FSDP2 for each layer, its own gradient checkpointing and
-the same mixed precision (peers/fsdp.py). MFU counts what must be computed once, of 784 TFLOP/s.
-``checkpoint`` compares rounds in which a checkpoint begins at the first step with rounds without;
-its shards are written to a temporary folder (--folder) in the background.
+compiled, and captured as CUDA graphs. One process of the kind "fsdp" takes the same steps, and has
+the writer of shards; "FSDP2" divides the weights all the same, as several processes do. ``xl`` is
+GPT-2 XL, of which only the inputs of blocks are kept; the peers are transformers' model with the
+FSDP2 of accelerate or torch, eager or with compiled layers (--peers; peers/fsdp.py). MFU
+counts what must be computed once, of 784 TFLOP/s. ``checkpoint`` compares rounds in which a
+checkpoint begins at the first step with rounds without; its shards are written to a temporary
+folder (--folder) in the background.
 """
 
 import argparse
@@ -49,15 +51,21 @@ from regard.models.facts import change
 from regard.objectives.masked_lm import MaskedLM
 from regard.training.checkpoint import Checkpoints, RunProgress, optimiser_tensors
 from regard.training.distributed import World
-from regard.training.loop.microbatch import EagerStep
-from regard.training.optimiser import ModelOptimiser
+from regard.training.loop.microbatch import EagerStep, GraphedStep
+from regard.training.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.parallel import recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe.tables import DistributedConfig, OptimiserConfig
-from regard.training.sharding import Shards
+from regard.training.sharding import OneShard, Shards
 from regard.weights.files import weights_of
 
-PEER = "transformers, FSDP2"
+SHARDS = {"regard, fsdp": False, "regard, FSDP2": True}  # whether weights are divided
+PEERS = {
+    "accelerate": {"divided_by": "accelerate"},
+    "accelerate, compiled": {"divided_by": "accelerate", "compiles": True},
+    "torch": {},
+    "torch, compiled": {"compiles": True},
+}
 
 
 def sharded_step(
@@ -66,35 +74,38 @@ def sharded_step(
     collate: Callable[[Any], Batch],
     optimiser: dict[str, Any],
     place: torch.device,
-    config: DistributedConfig,
     *,
+    divided: bool = False,
+    recompute: bool = False,
     compiles: bool = True,
     folder: Path | None = None,
 ) -> tuple[Step, Callable[[bool], None]]:
-    """A step as ``regard train`` makes it with this table [distributed], and a call that begins a
-    checkpoint in ``folder``, or waits until it is written.
+    """A step as one process of the kind "fsdp" makes it, and a call that begins a checkpoint in
+    ``folder``, or waits until it is written. ``divided``: with the FSDP2 of several processes.
     """
     cuda, world = place.type == "cuda", World(0, 1, place)
-    if config.checkpoint_blocks:
+    if recompute:
         recompute_blocks(model)
-    kind = "bf16" if cuda else "fp32"
-    sharded = config.model_copy(update={"kind": "fsdp"}) if config.kind == "auto" else config
-    if sharded.sharded:
-        shards = Shards(sharded, world, Precision(kind, "as asked"))
-        shards.place(model)
-    else:
-        model.to(place)
+    precision = Precision("bf16" if cuda else "fp32", "as asked")
+    config = DistributedConfig(kind="fsdp", checkpoint_blocks=recompute)
+    shards = Shards(config, world, precision) if divided else OneShard(world)
+    shards.place(model)
     model.train()
     forward = lambda batch: objective(model, batch)  # noqa: E731
-    eager = EagerStep(torch.compile(forward) if cuda and compiles else forward, lambda: half(place))
-    updates = ModelOptimiser(model, OptimiserConfig(**optimiser), lazy=False)
+    run = EagerStep(torch.compile(forward) if cuda and compiles else forward, lambda: half(place))
+    settings = OptimiserConfig(**optimiser)
+    updates: ModelOptimiser
+    if captures := cuda and compiles and not (divided or recompute):
+        updates = GraphedOptimiser(model, settings)
+    else:
+        updates = ModelOptimiser(model, settings, lazy=False)
+    micro = GraphedStep(run, model) if captures else run
     number = 0
 
     def step(rows: Any) -> Tensor:
         batch = collate(rows).to(place)
-        result = eager(batch, 1 / batch.weight)
-        if sharded.sharded:
-            shards.await_copies()
+        result = micro(batch, 1 / batch.weight)
+        shards.await_copies()
         updates.step(1.0)
         updates.zero_grad()
         return mean_loss(result.loss, batch.weight)
@@ -118,15 +129,9 @@ def sharded_step(
 
 
 def causal(
-    size: str,
-    tiny: bool,
-    corpus: dict[str, Any],
-    rows: int,
-    recompute: bool = False,
-    compiles: bool = True,
-    folder: str = "",
+    size: str, tiny: bool, corpus: dict[str, Any], rows: int, folder: str = "", **options: bool
 ) -> System:
-    """GPT-2 in shards; with a ``folder``, a round may begin with a checkpoint."""
+    """GPT-2 of the kind "fsdp"; with a ``folder``, a round may begin with a checkpoint."""
     limits = BatchLimits(rows * corpus["length"], rows, corpus["length"])
     step, save = sharded_step(
         built(facts_of(size, tiny)),
@@ -134,9 +139,8 @@ def causal(
         lambda batch: OBJECTIVE.collate(batch, limits),
         ADAMW,
         device(),
-        DistributedConfig(kind="fsdp", checkpoint_blocks=recompute),
-        compiles=compiles,
         folder=Path(folder) if folder else None,
+        **options,
     )
     batches = [annotated(batch) for batch in batches_of(blocks(**corpus), rows)]
 
@@ -154,18 +158,17 @@ def causal(
     return System(work, {"batches": len(batches)})
 
 
-def encoder(tiny: bool, corpus: dict[str, Any], rows: int, compiles: bool = True) -> System:
-    """BERT in shards, without dropout."""
-    objective, place = MaskedLM(), device()
+def encoder(tiny: bool, corpus: dict[str, Any], rows: int, **options: bool) -> System:
+    """BERT of the kind "fsdp", without dropout."""
+    objective = MaskedLM()
     limits = BatchLimits(rows * corpus["length"], rows, corpus["length"])
     step, _ = sharded_step(
         built(bert_of(tiny)),
         objective,
         lambda batch: objective.collate(batch, limits),
         ADAMW,
-        place,
-        DistributedConfig(kind="fsdp"),
-        compiles=compiles,
+        device(),
+        **options,
     )
     return rounds_over(step, masked_batches(corpus, limits))
 
@@ -202,25 +205,28 @@ def masked_batches(corpus: dict[str, Any], limits: BatchLimits) -> list[Any]:
 
 
 def compare_steps(asked: argparse.Namespace) -> None:
-    """Let the plain step and shards take turns."""
+    """Let the plain step and those of the kind "fsdp" take turns."""
     encodes = asked.model == "bert-base"
     rows, length = (4, 64) if asked.tiny else (64, 512) if encodes else (32, 1024)
     facts = bert_of(asked.tiny) if encodes else facts_of("small", asked.tiny)
     count, vocab = rows * asked.steps, facts.trunk.embed.vocab
     corpus = {"count": count, "length": length, "vocab": vocab}
     settings = {"tiny": asked.tiny, "corpus": corpus, "rows": rows}
-    compiles = {"compiles": not asked.eager}
+    forms = {
+        name: {**settings, "divided": divided, "compiles": not asked.eager}
+        for name, divided in SHARDS.items()
+    }
     if encodes:
         drawn = masked_rows(**corpus)
         positions = sum(len(row.positions) for row in drawn)
         flops = facts.training_flops([(row_length(row),) for row in drawn], {"mlm": positions})
-        shards = Spec("sharded:encoder", {**settings, **compiles})
-        specs = {OURS: Spec("sharded:plain_encoder", settings), "regard, shards": shards}
+        specs = {OURS: Spec("sharded:plain_encoder", settings)}
+        specs |= {name: Spec("sharded:encoder", form) for name, form in forms.items()}
     else:
         flops = facts.training_flops([(length,)] * count)
-        plain = Spec("pretrain_gpt2:ours", {"size": "small", **settings})
-        shards = Spec("sharded:causal", {"size": "small", **settings, **compiles})
-        specs = {OURS: plain, "regard, shards": shards}
+        size = {"size": "small"}
+        specs = {OURS: Spec("pretrain_gpt2:ours", size | settings)}
+        specs |= {name: Spec("sharded:causal", size | form) for name, form in forms.items()}
     with running(specs, asked) as workers:
         shape = {"model": asked.model, "rows": rows, "length": length}
         print_speeds(workers, asked, units=count * length, flops=flops, **shape)
@@ -243,10 +249,10 @@ def compare_xl(asked: argparse.Namespace) -> None:
 
     ours = {**settings, "recompute": True, "compiles": not asked.eager}
     theirs = {"config": gpt2.HF.config_of(facts), "optimiser": ADAMW}
-    specs = {
-        OURS: Spec("sharded:causal", ours),
-        PEER: Spec("peers.fsdp:causal_lm", {**theirs, "corpus": corpus, "rows": rows}),
-    }
+    theirs |= {"corpus": corpus, "rows": rows}
+    chosen = {name: PEERS[name] for name in asked.peers}
+    specs = {OURS: Spec("sharded:causal", {**ours, "divided": asked.divided})}
+    specs |= {name: Spec("peers.fsdp:causal_lm", theirs | form) for name, form in chosen.items()}
     flops = facts.training_flops([(corpus["length"],)] * corpus["count"])
     with running(specs, asked) as workers:
         units = corpus["count"] * corpus["length"]
@@ -293,7 +299,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=16, help="rows of 1,024 tokens of GPT-2 XL")
     parser.add_argument("--steps", type=int, default=8, help="steps of a round")
     parser.add_argument("--folder", type=Path, help="where checkpoints are written")
-    parser.add_argument("--eager", action="store_true", help="shards are not compiled")
+    parser.add_argument("--eager", action="store_true", help="steps are not compiled")
+    parser.add_argument("--divided", action="store_true", help="FSDP2 in one process, for xl")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS][:2], help="of xl")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
     add_options(parser, rounds=5, seconds=40)
     asked = parser.parse_args()

@@ -540,6 +540,36 @@ def test_many_requests_take_turns(engine_of, batches):
     assert len({len(rows) for rows in batches[:3]}) == 1 and len(batches[0]) < len(texts)
 
 
+def test_requests_that_arrive_together_share_the_first_batch(engine_of, batches):
+    """An idle worker is woken once for all of them, not by the first one for itself."""
+    engine = engine_of()
+    while not engine.ready:
+        time.sleep(0.01)
+    batches.clear()
+
+    async def ask_all():
+        return await asyncio.gather(*(engine.run("bert", "embed", [text]) for text in SENTENCES))
+
+    asyncio.run(ask_all())
+    assert [len(rows) for rows in batches] == [len(SENTENCES)]
+
+
+def test_requests_of_an_event_loop_that_has_ended_do_not_hold_up_others(engine_of):
+    engine = engine_of()
+
+    async def ask():
+        task = asyncio.ensure_future(engine.run("bert", "embed", SENTENCES[:1]))
+        await asyncio.sleep(0)
+        return task
+
+    loop = asyncio.new_event_loop()
+    left = loop.run_until_complete(ask())
+    answers = asyncio.run(asyncio.wait_for(engine.run("bert", "embed", SENTENCES[:2]), 20))
+    assert len(answers) == 2
+    assert len(loop.run_until_complete(left)) == 1
+    loop.close()
+
+
 @pytest.mark.parametrize("limits", [{}, {"max_batch_tokens": 3_000}])
 def test_batches_on_a_cpu_are_small_unless_told(engine_of, batches, limits):
     engine = engine_of(**limits)

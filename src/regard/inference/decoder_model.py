@@ -31,7 +31,7 @@ from regard.search.token_loop import TokenSearch
 from regard.text.vocabulary import Vocabulary
 
 # Numbers of texts, and tokens of the longest, in batches that are run before the first request.
-WARM_COUNTS, WARM_LENGTHS, WARM_RUNS = (64, 32, 16, 8, 4, 2, 1), (15, 31, 63, 127), 3
+WARM_COUNTS, WARM_LENGTHS, WARM_RUNS = (64, 32, 8, 1), (31, 63, 127, 255, 511), 3
 ONE_LINE = str.maketrans("\r\n", "  ")
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self, cast
 
 from regard.ground.errors import BadInput, BadItem
@@ -78,6 +79,30 @@ Place = tuple[Work, int]
 """A row of a request, by its index."""
 
 
+class Outbox:
+    """Calls in the threads of requests, handed over together: to wake an event loop takes time."""
+
+    def __init__(self) -> None:
+        self._calls: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+
+    def add(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object
+    ) -> None:
+        """Add a call of a function."""
+        self._calls.setdefault(loop, []).append(partial(function, *values))
+
+    def send(self) -> None:
+        """Make all calls, each in its loop."""
+        calls, self._calls = self._calls, {}
+        for loop, own in calls.items():
+            call_in_loop(loop, _call_all, own)
+
+
+def _call_all(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()
+
+
 class Worker:
     """Queue and thread of one model; ``preparing`` reads inputs in a thread of its own.
 
@@ -97,7 +122,9 @@ class Worker:
         self._changed = threading.Condition()
         self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
+        self._accepted: list[Work] = []  # since the event loop woke the thread last
         self._arrivals: list[Work] = []
+        self._outbox = Outbox()
         self._active: list[Work] = []  # oldest first
         self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
         self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
@@ -118,10 +145,17 @@ class Worker:
                 self._changed.notify()
 
     def accept(self, work: Work) -> None:
-        """Add a request to the queue."""
+        """Add a request to the queue; those that arrive together are handed over together."""
+        if not self._accepted or self._accepted[-1].loop is not work.loop:
+            work.loop.call_soon(self._hand_over)
+        self._accepted.append(work)
         with self._changed:
             self._count(work, +1)
-            self._arrivals.append(work)
+
+    def _hand_over(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        with self._changed:
+            self._arrivals += accepted
             self._changed.notify()
 
     def give_up(self, work: Work) -> None:
@@ -172,6 +206,7 @@ class Worker:
             except Exception as error:  # nobody must wait for a thread that has ended
                 self._session = self._session.emptied()
                 self._fail_all(_reason(error))
+            self._outbox.send()
         self.preparing.shutdown(wait=False)
 
     def _wait(self) -> bool:
@@ -192,6 +227,7 @@ class Worker:
                 self._enter_session(work)
         self._drop_given_up()
         self._run_batch()
+        self._outbox.send()
         self._step()
 
     @property
@@ -350,7 +386,7 @@ class Worker:
             return
         self._measure(None, 1, work.tokens, time.perf_counter() - start)
         self._leave(work)
-        _set_result(work, [])
+        self._outbox.add(work.loop, _set, work.future, [], None)
 
     def _step(self) -> None:
         """Decode one token of every row of the running generation."""
@@ -375,7 +411,7 @@ class Worker:
     def _take(self, output: StepOutput) -> None:
         work, number = cast(Place, output.ticket)
         if output.piece and work.on_piece is not None:
-            call_in_loop(work.loop, work.on_piece, output.piece)
+            self._outbox.add(work.loop, work.on_piece, output.piece)
         if output.error is not None:
             self._fail(work, output.error)
         elif output.result is not None:
@@ -385,7 +421,8 @@ class Worker:
 
     def _answer(self, work: Work) -> None:
         self._leave(work)
-        _set_result(work, [work.answers[number] for number in range(len(work.rows))])
+        answers = [work.answers[number] for number in range(len(work.rows))]
+        self._outbox.add(work.loop, _set, work.future, answers, None)
 
     def _fail(self, work: Work, error: Exception) -> None:
         if work not in self._active:
@@ -393,7 +430,7 @@ class Worker:
         for number in range(len(work.rows)):
             self._session.cancel((work, number))
         self._leave(work)
-        call_in_loop(work.loop, _set, work.future, [], error)
+        self._outbox.add(work.loop, _set, work.future, [], error)
 
     def _fail_all(self, error: Exception) -> None:
         for work in [*self._active]:
@@ -434,10 +471,6 @@ def call_in_loop(
     """Call a function in the thread of a request, unless it has ended: then nobody waits."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *values)
-
-
-def _set_result(work: Work, answers: list[Answer]) -> None:
-    call_in_loop(work.loop, _set, work.future, answers, None)
 
 
 def _set(
