@@ -215,6 +215,7 @@ def compare_steps(asked: argparse.Namespace) -> None:
     forms = {
         name: {**settings, "divided": divided, "compiles": not asked.eager}
         for name, divided in SHARDS.items()
+        if name in asked.forms
     }
     if encodes:
         drawn = masked_rows(**corpus)
@@ -300,6 +301,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="steps of a round")
     parser.add_argument("--folder", type=Path, help="where checkpoints are written")
     parser.add_argument("--eager", action="store_true", help="steps are not compiled")
+    parser.add_argument("--forms", nargs="*", choices=SHARDS, default=[*SHARDS], help="of step")
     parser.add_argument("--divided", action="store_true", help="FSDP2 in one process, for xl")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS][:2], help="of xl")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
