@@ -722,6 +722,15 @@ def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
         serve(folders, port=0, languages=["third=en-fr"])
 
 
+def test_a_refused_call_leaves_the_log_as_it_was(tmp_path):
+    """Otherwise later requests of the process would be logged to the stream of that call."""
+    loggers = [logging.getLogger(name) for name in ("regard.access", "regard.serving")]
+    before = [([*logger.handlers], logger.propagate) for logger in loggers]
+    with pytest.raises(BadInput, match="no such folder"):
+        serve([str(tmp_path / "missing")], port=0)
+    assert [([*logger.handlers], logger.propagate) for logger in loggers] == before
+
+
 def start(folder, *options):
     """The verb in a process of its own, and its address."""
     words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
