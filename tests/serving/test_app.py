@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 
@@ -22,7 +21,7 @@ from regard.ground.errors import BadInput
 from regard.inference.component import Component
 from regard.inside.edits import read_edits
 from regard.serving.api_keys import APIKeys
-from regard.serving.doors.door import Door, DoorRoute, decode_json, encode_json
+from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
 from regard.serving.server import DOORS
@@ -609,46 +608,6 @@ def test_many_clients_get_their_own_answers(models, server):
         assert [*differences("", alone, answer.json()["results"], 1e-4, 1e-5)] == []
 
 
-EXACT = {
-    "one": ("/v1/classify", "predict", lambda text: {"text": text}),
-    "several": ("/v1/classify", "predict", lambda text: {"text": text}),
-    "number": ("/v1/classify", "predict", lambda text: {"first": text, "second": "the old man"}),
-    "tags": ("/v1/tag", "predict", lambda text: {"text": text}),
-    "answer": ("/v1/answer", "predict", lambda text: {"question": "Who?", "context": text}),
-    "words": ("/v1/fill", "fill", lambda text: {"text": f"The [MASK] man. {text} [MASK]"}),
-}
-
-
-@pytest.mark.parametrize("kind", EXACT)
-def test_numbers_of_shared_batches_are_those_of_a_direct_call(kind, monkeypatch):
-    """On a CPU, byte for byte, of every input that is one row."""
-    path, name, body = EXACT[kind]
-    model = small_bert(kind)
-    texts = [SENTENCES[n % 5][: 12 + 2 * n] for n in range(24)]
-    run, gate = Component.run, threading.Event()
-
-    async def ask_all(server):
-        worker = server.app.engine._workers["m"]
-        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
-            asking = asyncio.gather(*(client.post(path, json=body(text)) for text in texts))
-            while worker.queued_requests < len(texts):
-                await asyncio.sleep(0.001)
-            gate.set()
-            return await asking
-
-    with running({"m": model}) as server:
-        monkeypatch.setattr(Component, "run", lambda *given: gate.wait(20) and run(*given))
-        answers = asyncio.run(ask_all(server))
-        metrics = server.client.get("/metrics").text
-    (batches,) = re.findall(r"^regard_batch_rows_count\{.*\} (.*)$", metrics, re.MULTILINE)
-    assert float(batches) < len(texts) / 2  # they shared batches
-    component = model.component(name)
-    for text, answer in zip(texts, answers, strict=True):
-        (result,) = component.stream([component.parse_record(body(text), "")])
-        expected = json.loads(encode_json(component.records(result)))
-        assert answer.json()["results"][0]["records"] == expected
-
-
 def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
     """It runs in the batches of a direct call, with other requests between them."""
     run, batches = Component.run, []
@@ -720,6 +679,15 @@ def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
     assert [source.languages for source in sources] == [None, ("en", "fr")]
     with pytest.raises(BadInput, match="no model is called third"):
         serve(folders, port=0, languages=["third=en-fr"])
+
+
+def test_a_refused_call_leaves_the_log_as_it_was(tmp_path):
+    """Otherwise later requests of the process would be logged to the stream of that call."""
+    loggers = [logging.getLogger(name) for name in ("regard.access", "regard.serving")]
+    before = [([*logger.handlers], logger.propagate) for logger in loggers]
+    with pytest.raises(BadInput, match="no such folder"):
+        serve([str(tmp_path / "missing")], port=0)
+    assert [([*logger.handlers], logger.propagate) for logger in loggers] == before
 
 
 def start(folder, *options):

@@ -102,6 +102,14 @@ def instruction_set() -> str:
     return next((known.name for word, known in _SETS.items() if has(word)), GENERIC)
 
 
+def least_stable_rows() -> int:
+    """The number of rows from which on a product of float32 does not depend on it, in one thread.
+
+    Fewer rows take other code: in OpenBLAS a single one, in MKL those below 16.
+    """
+    return 2 if has("neon") and ONEDNN_LEAST in os.environ else 16
+
+
 def compiler() -> str | None:
     """The path of the C++ compiler; None if there is none or it is hidden."""
     if "compiler" in hidden():

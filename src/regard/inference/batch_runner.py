@@ -39,6 +39,7 @@ from regard.inference.component import (
 from regard.inference.inputs import InputLimits
 from regard.inference.row_outputs import run_model
 from regard.models.heads import AnyHead
+from regard.parts.kernels.bucketed import fewest_tokens
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -107,8 +108,9 @@ class BatchRunner(ABC):
         self.check_segments(rows)
         lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
         limits = RECORDED if tape.live else self.limits
-        for numbers in inference_batches(lengths, limits, sort=not tape.live):
-            yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
+        for together in inference_batches(lengths, limits, sort=not tape.live):
+            for numbers in _without_short_rows(together, lengths, fewest_tokens(self.device)):
+                yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 
     @torch.no_grad()
     def states(self, rows: Rows, name: str, tape: NullTape = NULL_TAPE) -> list[Tensor]:
@@ -242,6 +244,13 @@ class Predictor(RowComponent[In, Data, Out]):
             if value:
                 raise BadInput(f"{name} cannot be used with this model: it does not tag words")
         return self
+
+
+def _without_short_rows(batch: list[int], lengths: np.ndarray, fewest: int) -> list[list[int]]:
+    """The rows of a batch with the fewest tokens or more, and each of the others alone."""
+    long = [number for number in batch if lengths[number] >= fewest]
+    short = [[number] for number in batch if lengths[number] < fewest]
+    return [long, *short] if long else short
 
 
 def in_order(batches: Iterable[tuple[Sequence[int], Iterable[T]]]) -> list[T]:

@@ -30,24 +30,35 @@ class GenerationSession:
 
     There is room for ``slots`` hypotheses.
     ``prompt_tokens`` is the maximum of prompts that one step reads; at least one row is read.
-    ``slot_batch`` runs the rows that it can take.
+    ``slot_batch`` runs the rows that it can take. If ``apart``, every row has its own forward pass
+    in a step, so that its numbers are those of a direct call.
     """
 
-    def __init__(self, slots: int, prompt_tokens: int = 4_096, slot_batch: SlotBatch | None = None):
+    def __init__(
+        self,
+        slots: int,
+        prompt_tokens: int = 4_096,
+        slot_batch: SlotBatch | None = None,
+        *,
+        apart: bool = False,
+    ):
         self.slots, self.prompt_tokens, self.slot_batch = slots, prompt_tokens, slot_batch
+        self.apart = apart
         self.waiting: dict[Ticket, SessionRow] = {}
-        self.cohort_batches: dict[object, CohortBatch] = {}  # by the module of their model
+        self.cohort_batches: dict[object, CohortBatch] = {}  # by module, or by ticket if apart
 
     @classmethod
-    def warmed(cls, generator: Generator, slots: int) -> "GenerationSession":
+    def warmed(
+        cls, generator: Generator, slots: int, *, apart: bool = False
+    ) -> "GenerationSession":
         """A session for a generator; on CUDA its graphs have been captured."""
-        return cls(slots, slot_batch=SlotBatch.warmed(generator, slots))
+        return cls(slots, slot_batch=SlotBatch.warmed(generator, slots), apart=apart)
 
     def emptied(self) -> "GenerationSession":
         """A session without rows that keeps the captured graphs."""
         if self.slot_batch is not None:
             self.slot_batch.clear()
-        return GenerationSession(self.slots, self.prompt_tokens, self.slot_batch)
+        return GenerationSession(self.slots, self.prompt_tokens, self.slot_batch, apart=self.apart)
 
     @property
     def batches(self) -> "list[SlotBatch | CohortBatch]":
@@ -65,7 +76,7 @@ class GenerationSession:
 
     def add(self, ticket: Ticket, writer: Writer, row: WriterRow, *, streams: bool = False) -> None:
         """Add a row, which is read in the next step with room for it."""
-        self.waiting[ticket] = SessionRow(ticket, writer, row, streams)
+        self.waiting[ticket] = SessionRow(ticket, writer, row, streams, self.apart)
 
     @torch.inference_mode()
     def cancel(self, ticket: Ticket) -> None:
@@ -80,8 +91,8 @@ class GenerationSession:
         outputs = self._read_waiting()
         for batch in self.batches:
             outputs += batch.step()
-        for module in [key for key, batch in self.cohort_batches.items() if not batch.rows]:
-            del self.cohort_batches[module]
+        for key in [key for key, batch in self.cohort_batches.items() if not batch.rows]:
+            del self.cohort_batches[key]
         return outputs
 
     def _read_waiting(self) -> list[StepOutput]:
@@ -99,9 +110,13 @@ class GenerationSession:
             del self.waiting[row.ticket]
         others = chosen if self.slot_batch is None else self.slot_batch.begin(chosen)
         outputs = list[StepOutput]()
-        for module, group in groupby(others, lambda row: row.generator.model):
-            outputs += self.cohort_batches.setdefault(module, CohortBatch()).begin([*group])
+        for key, group in groupby(others, self._batch_key):
+            outputs += self.cohort_batches.setdefault(key, CohortBatch()).begin([*group])
         return outputs
+
+    def _batch_key(self, row: SessionRow) -> object:
+        """What rows of a batch have in common: the model, or that they are one row."""
+        return row.ticket if self.apart else row.generator.model
 
 
 @dataclass(eq=False)

@@ -30,6 +30,7 @@ from regard.models.heads import NextTokenHead
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
+from regard.parts.kernels.bucketed import fewest_tokens
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
 from regard.text.tokenizers.subwords import Subwords
@@ -377,13 +378,31 @@ class TextScorer(Scorer[Content]):
         at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
         targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
         states_ND = encoded.states_TD[torch.from_numpy(at_N).to(self.device)]
-        size = max(1, len(targets_N)) if tape.live else STATES
-        chunks = zip(states_ND.split(size), targets_N.to(self.device).split(size), strict=True)
+        sizes = self._product_sizes([len(row.at) for row in rows], tape)
+        chunks = zip(states_ND.split(sizes), targets_N.to(self.device).split(sizes), strict=True)
         parts = zip(*(self._of_states(*chunk, tape) for chunk in chunks), strict=True)
         scores = TokenScores(*(torch.cat(part).cpu() for part in parts))
         if not scores.logprobs_N.isfinite().all():
             raise BadInput("the model is broken: its probabilities are NaN or infinite")
         return scores.split([len(row.at) for row in rows])
+
+    def _product_sizes(self, counts: Sequence[int], tape: NullTape) -> list[int]:
+        """The numbers of targets whose logits are computed at once, for rows with these counts.
+
+        Rows are not divided unless they are long, and rows with few targets have their own product.
+        """
+        if tape.live:
+            return [sum(counts)]
+        fewest = fewest_tokens(self.device) if self.head == NextTokenHead.name else 0
+        sizes, room = list[int](), 0
+        for count in counts:
+            if fewest <= count <= room:
+                sizes[-1] += count
+                room -= count
+            else:
+                sizes += [min(STATES, count - start) for start in range(0, count, STATES)]
+                room = STATES - count if count >= fewest else 0
+        return sizes
 
     def _of_states(self, states_ND: Tensor, targets_N: Tensor, tape: NullTape) -> TokenScores:
         logits_NV = tape(f"heads.{self.head}.logits", self.model.heads[self.head](states_ND))

@@ -28,18 +28,20 @@ class StepOutput(NamedTuple):
 
 @dataclass(eq=False)
 class SessionRow:
-    """A row of a session, with its text if it is streamed."""
+    """A row of a session, with its text if it is streamed; if ``apart``, it is never joined."""
 
     ticket: Ticket
     writer: Writer
     row: WriterRow
     streams: bool = False
+    apart: bool = False
     text: TextStream | None = None
 
     @cached_property
     def generator(self) -> Generator:
-        """The model, whose steps are torch's: their rows can be joined."""
-        return replace(cast(Generator, self.writer.model), engine=EAGER)
+        """The model; rows of torch's steps can be joined."""
+        generator = cast(Generator, self.writer.model)
+        return generator if self.apart else replace(generator, engine=EAGER)
 
     @property
     def search(self) -> TokenSearch:

@@ -117,6 +117,11 @@ class ServedModel:
         return "" if self.folder is None else digest_folder(self.folder)
 
     @property
+    def is_on_cpu(self) -> bool:
+        """Whether the model runs on a CPU."""
+        return self.model.runner.device.type == "cpu"
+
+    @property
     def max_length(self) -> int | None:
         """The maximum number of tokens of an input; None: no limit."""
         runner = self.model.runner

@@ -91,9 +91,10 @@ class ServerConfig:
         self.open_engine().close()
 
     def open_app(self) -> App:
-        """The application over the doors."""
+        """The application over the doors; the log is set up once all models have been loaded."""
+        engine = self.open_engine()
         log_to_stderr()
-        app = App(self.open_engine(), self.doors, self.settings)
+        app = App(engine, self.doors, self.settings)
         gc.collect()
         gc.freeze()  # models stay: collections need not look at them again
         return app

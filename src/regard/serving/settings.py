@@ -14,7 +14,8 @@ class EngineLimits:
     of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
     batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
     ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
-    of a direct call with the inputs of the request.
+    of a direct call with the inputs of the request. If ``exact``, inputs share batches only where
+    on a CPU every number equals that of a direct call with this input alone.
     """
 
     max_queued_tokens: int = 1_000_000
@@ -25,6 +26,7 @@ class EngineLimits:
     slots: int = 64
     deadline: float = 60.0
     isolate: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)

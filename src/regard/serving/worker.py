@@ -20,6 +20,7 @@ from functools import partial
 from typing import Self, cast
 
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.machine import least_stable_rows
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
@@ -35,6 +36,7 @@ LOG = logging.getLogger("regard.serving")
 STARTING_RATE = 1_000.0  # tokens in a second, until it is measured
 SWITCH_SECONDS = 0.0002  # until another thread may go on; steps on a GPU are short
 CPU_BATCH_TOKENS = 2_048  # by default: a new request waits for the end of a batch
+FEWEST_TOKENS = 2  # of a row that shares products with others, unless numbers are to be exact
 MEMORY = 0.9  # the share of the earlier rate in a new estimate
 
 Answer = AnyResult | BadItem
@@ -112,8 +114,10 @@ class Worker:
     def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
         self.served, self.limits, self.metrics = served, limits, metrics
         self.batch_tokens = limits.max_batch_tokens
-        is_default = self.batch_tokens == EngineLimits.max_batch_tokens
-        if is_default and served.model.runner.device.type == "cpu":
+        is_default, on_cpu = self.batch_tokens == EngineLimits.max_batch_tokens, served.is_on_cpu
+        if limits.exact and not on_cpu:
+            raise BadInput(f"exact: model {served.name} is not on a CPU; isolate requests instead")
+        if is_default and on_cpu:
             self.batch_tokens = CPU_BATCH_TOKENS
         self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
@@ -126,7 +130,7 @@ class Worker:
         self._arrivals: list[Work] = []
         self._outbox = Outbox()
         self._active: list[Work] = []  # oldest first
-        self._session = GenerationSession(limits.slots)  # of ``_warm_up``, if the model generates
+        self._session = GenerationSession(limits.slots, apart=limits.exact)
         self._thread = threading.Thread(target=self._run, name=f"model-{served.name}", daemon=True)
         self._thread.start()
 
@@ -191,10 +195,11 @@ class Worker:
     # In the thread of the model.
 
     def _run(self) -> None:
-        if self.served.model.runner.device.type == "cuda":
+        if not self.served.is_on_cpu:
             sys.setswitchinterval(SWITCH_SECONDS)
         # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
-        with nullcontext() if self.limits.isolate else equal_lengths():
+        least = least_stable_rows() if self.limits.exact else FEWEST_TOKENS
+        with nullcontext() if self.limits.isolate else equal_lengths(least):
             self._warm_up()
             self.warmed.set_result(None)
             self._loop()
@@ -257,7 +262,8 @@ class Worker:
         """Capture all CUDA graphs of a writer: none is captured while a request waits."""
         if writer.model.joins:
             generator = cast(Generator, writer.model)
-            self._session = GenerationSession.warmed(generator, self.limits.slots)
+            slots, apart = self.limits.slots, self.limits.exact
+            self._session = GenerationSession.warmed(generator, slots, apart=apart)
         writer.warm_up()
 
     def _is_stepped(self, work: Work) -> bool:
@@ -337,7 +343,9 @@ class Worker:
         most_tokens = min(self.batch_tokens, component.limits.tokens)
         queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
-        while queues and len(batch) < component.batch_size:
+        is_alone = self.limits.exact and isinstance(component, Writer)
+        most_rows = 1 if is_alone else component.batch_size
+        while queues and len(batch) < most_rows:
             work, numbers = queues.popleft()
             cost = work.row(numbers[0]).cost
             if batch and tokens + cost > most_tokens:

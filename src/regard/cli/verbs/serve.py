@@ -68,6 +68,9 @@ def serve(
     isolate: Annotated[
         bool, Option("--isolate", help="Never run two requests in one batch.")
     ] = False,
+    exact: Annotated[
+        bool, Option("--exact", help="Every number as of a direct call with this input, on a CPU.")
+    ] = False,
     keep: Annotated[
         float, Option("--keep", min=0, metavar="MINUTES", help="Time to replay a request.")
     ] = 10.0,
@@ -95,8 +98,10 @@ def serve(
     seconds. With --workers N, each process has its own queue, metrics and replays.
 
     Answers do not depend on other requests but for the last digits of some numbers (scores of
-    choices and of generated texts; on a GPU, all); with --isolate every number is that of a
-    direct call, bit for bit.
+    generated texts; on a GPU, all). With --exact, each input of a request has the numbers of a
+    direct call with it alone, bit for bit on a CPU with one thread: texts are generated in turn,
+    one token of each, and translated one by one. With --isolate, the inputs of a request together
+    have the numbers of a direct call with them.
 
     Example: regard serve runs/tour/model --port 8080
     """
@@ -109,6 +114,8 @@ def serve(
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
+    if exact and isolate:
+        raise BadInput("--exact: inputs share batches; omit --isolate")
     if model_root and processes > 1:
         raise BadInput("--model-root: models are loaded by a single process; omit --workers")
     names = name_models(models, name)
@@ -134,6 +141,7 @@ def serve(
         slots=slots,
         deadline=deadline,
         isolate=isolate,
+        exact=exact,
     )
     if edits is not None and len(models) > 1:
         raise BadInput("--edits: needs a single MODEL")

@@ -4,13 +4,8 @@ The layout and the names are as in transformers.js, sentence-transformers and op
 """
 
 import copy
-import logging
-import warnings
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -20,10 +15,8 @@ from regard.ground.files import write_files, write_json
 from regard.models.folders import hf
 from regard.models.folders.loaded_model import CONFIG, WEIGHTS, LoadedModel
 from regard.models.folders.onnx_graphs import Graph, graphs_of
+from regard.models.folders.onnx_int8 import quantise, without_remarks
 from regard.models.formats.hf_format import HFExtras
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, TensorProto
 
 GRAPHS = "onnx"  # the folder of the graphs
 QUANTISED = "_quantized"  # end of the name of a graph with int8 weights
@@ -31,7 +24,6 @@ OPSET = 18  # the newest that every onnxruntime for browsers runs
 PACKAGES = "onnx, onnxscript and onnxruntime"
 LARGEST = 2**31 - 2**20  # bytes of a file; larger weights lie beside the graph
 JS_CONFIG = "transformers.js_config"
-GEMM = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}  # defaults
 
 
 def is_onnx(folder: Path) -> bool:
@@ -92,7 +84,7 @@ def write(
         path = folder / GRAPHS / f"{graph.file}.onnx"
         large += [path.name] * _export(graph, path)
         if int8:
-            _quantise(path, path.with_stem(path.stem + QUANTISED))
+            quantise(path, path.with_stem(path.stem + QUANTISED))
     write_json(folder / CONFIG, _config(model, extras, large))
 
 
@@ -123,7 +115,7 @@ def _in_single_precision(module: nn.Module) -> nn.Module:
 def _export(graph: Graph, path: Path) -> bool:
     """Write a graph; whether its weights were too large for one file."""
     example = graph.eval().example()
-    with torch.no_grad(), _without_remarks():
+    with torch.no_grad(), without_remarks():
         outputs = [*graph.compute(dict(example))]
         program = torch.onnx.export(
             graph,
@@ -145,63 +137,3 @@ def _export(graph: Graph, path: Path) -> bool:
     data = f"{path.name}_data"
     onnx.save(program.model_proto, path, save_as_external_data=True, location=data)
     return True
-
-
-def _quantise(path: Path, quantised: Path) -> None:
-    """Write a graph whose matrices are int8; activations are quantised when it runs.
-
-    Constants of the graph are computed first, so that transposed matrices are quantised as well.
-    """
-    import onnx
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    with _without_remarks(), TemporaryDirectory() as temporary:
-        simplified = Path(temporary) / path.name
-        quant_pre_process(path, simplified, skip_symbolic_shape=True, skip_onnx_shape=True)
-        program = onnx.load(simplified)
-        _split_linear_layers(program.graph)
-        quantize_dynamic(program, quantised, weight_type=QuantType.QInt8, per_channel=True)
-
-
-def _split_linear_layers(graph: "GraphProto") -> None:
-    """Replace each xWᵀ + b by a product with a transposed copy of W, and a sum.
-
-    The quantiser would transpose W in place, also for layers that share it: tied embeddings.
-    """
-    from onnx import helper, numpy_helper
-
-    weights = {weight.name: weight for weight in graph.initializer}
-    nodes, transposed = [*graph.node], dict[str, "TensorProto"]()
-    del graph.node[:]
-    del graph.value_info[:]  # shapes, which are inferred again
-    for node in nodes:
-        own = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        if node.op_type != "Gemm" or {**GEMM, **own} != {**GEMM, "transB": 1}:
-            graph.node.append(node)
-            continue
-        x, name, *bias = node.input
-        if name not in transposed:
-            copy_DF = numpy_helper.to_array(weights[name]).T.copy()
-            transposed[name] = numpy_helper.from_array(copy_DF, f"{name}_transposed")
-        product = f"{node.name}_product" if bias else node.output[0]
-        graph.node.append(helper.make_node("MatMul", [x, transposed[name].name], [product]))
-        if bias:
-            graph.node.append(helper.make_node("Add", [product, *bias], node.output))
-    used = {name for node in graph.node for name in node.input}
-    kept = [weight for name, weight in weights.items() if name in used]
-    del graph.initializer[:]
-    graph.initializer.extend([*kept, *transposed.values()])
-
-
-@contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Silence the remarks of exporter and quantiser about themselves."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -20,19 +20,27 @@ from regard.parts.kernels.call import AttentionCall, fused_rows
 CALL = 1024  # padded query-key pairs that cost about as much as one more call of the kernel
 MOST_TOKENS = 1 << 17  # of cached buckets: some megabytes
 _most_padding = ContextVar("_most_padding", default=CALL)
+_fewest_tokens = ContextVar("_fewest_tokens", default=0)
 
 
 @contextmanager
-def equal_lengths() -> Iterator[None]:
+def equal_lengths(fewest_tokens: int = 2) -> Iterator[None]:
     """Only rows of equal lengths share a bucket, in this thread, until the end of the block.
 
-    Pools and heads read one row at a time then: products of a few rows depend on their number.
+    Pools and heads read one row at a time then: products of a few rows depend on their number. On a
+    CPU, rows of fewer than ``fewest_tokens`` are batches of their own.
     """
-    before = _most_padding.set(0)
+    padding, tokens = _most_padding.set(0), _fewest_tokens.set(fewest_tokens)
     try:
         yield
     finally:
-        _most_padding.reset(before)
+        _fewest_tokens.reset(tokens)
+        _most_padding.reset(padding)
+
+
+def fewest_tokens(device: torch.device) -> int:
+    """The least tokens of a row that may share its products with others."""
+    return _fewest_tokens.get() if device.type == "cpu" else 0
 
 
 def rows_are_alone() -> bool:
