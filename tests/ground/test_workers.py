@@ -5,6 +5,8 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +97,29 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(workers, "import_module", absent)
     with pytest.raises(BadInput, match=r"Ray is not installed; .*regard\[ray\]"):
         RayActors("local", lambda: square, 1, use_gpu=False)
+
+
+def test_a_ray_that_does_not_end_is_left(monkeypatch):
+    """At the end of this process, nobody waits for it again."""
+    actor, forgotten = SimpleNamespace(remote=lambda *_: None), []
+    ray = SimpleNamespace(
+        is_initialized=lambda: False,
+        init=lambda **_: None,
+        cluster_resources=lambda: {"CPU": 2},
+        remote=lambda **_: lambda _: actor,
+        kill=lambda _: None,
+        shutdown=Event().wait,
+        exceptions=SimpleNamespace(RayError=RuntimeError),
+    )
+    monkeypatch.setattr(workers, "import_module", lambda _: ray)
+    monkeypatch.setattr(workers, "ENDING", 0.01)
+    monkeypatch.setattr(workers.atexit, "unregister", forgotten.append)
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert forgotten == [ray.shutdown]
+    ray.shutdown = lambda: None
+    monkeypatch.setattr(workers, "ENDING", 60)
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert len(forgotten) == 1
 
 
 @pytest.fixture

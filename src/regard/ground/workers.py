@@ -5,6 +5,7 @@ Results come in the order of the jobs, and few jobs are in memory at once. The j
 dies are done again.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -32,6 +33,7 @@ StartWorkers = Callable[[Begin[Any]], "Workers[Any]"]
 
 AHEAD = 2  # jobs of each worker that are begun before their results are needed
 ATTEMPTS = 3  # deaths of workers that a job survives, less one
+ENDING = 30.0  # seconds that Ray has to end its actors, and itself
 LOCAL = "local"  # the address of a Ray that begins and ends with this process
 _work: Callable[..., object] | None = None  # the function that this process runs on a job
 
@@ -183,8 +185,20 @@ class RayActors(Workers[Out]):
         self.pending: list[list[object]] = [[] for _ in self.actors]  # jobs of each actor
 
     def close(self) -> None:
-        for actor in self.actors:
-            self.ray.kill(actor)
+        """End the actors, and a Ray that was started here; one that hangs ends with this process.
+
+        Ray waits without a limit for processes and threads of its own, which may hang.
+        """
+        ending = Thread(target=self._end, daemon=True)
+        ending.start()
+        ending.join(ENDING)
+        if ending.is_alive():
+            atexit.unregister(self.ray.shutdown)  # it would wait again
+
+    def _end(self) -> None:
+        with suppress(self.ray.exceptions.RayError):
+            for actor in self.actors:
+                self.ray.kill(actor)
         if self.started:
             self.ray.shutdown()
 
