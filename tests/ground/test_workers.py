@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from local_ray import SYSTEMS
+from local_ray import RAY, SYSTEMS
 from regard.ground import workers
 from regard.ground.errors import BadInput
 from regard.ground.workers import AHEAD, ATTEMPTS, RayActors, WorkerProcesses, Workers
@@ -48,6 +48,10 @@ def die_at_3(number):
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return square(number)
+
+
+def priority(number):
+    return os.nice(0), os.environ["RAY_USAGE_STATS_ENABLED"]
 
 
 def refuse(number):
@@ -113,6 +117,8 @@ def test_a_ray_that_does_not_end_is_left(monkeypatch):
     )
     monkeypatch.setattr(workers, "import_module", lambda _: ray)
     monkeypatch.setattr(workers, "ENDING", 0.01)
+    for name in workers.ENVIRONMENT:
+        monkeypatch.setenv(name, "0")  # so that it is not set afterwards
     monkeypatch.setattr(workers.atexit, "unregister", forgotten.append)
     RayActors("local", lambda: square, 2, use_gpu=False).close()
     assert forgotten == [ray.shutdown]
@@ -145,6 +151,14 @@ def test_the_jobs_of_a_killed_worker_are_done_again(system, tmp_path):
         results = [*started.map((number,) for number in range(12))]
     assert [result for result, _ in results] == [number**2 for number in range(12)]
     assert (tmp_path / "died").exists() and len({process for _, process in results}) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_importable")
+@pytest.mark.parametrize("system", [pytest.param("ray", marks=RAY)])
+def test_actors_of_this_machine_have_its_priority_and_report_nothing(system):
+    with start(system, 1, priority) as started:
+        assert [*started.map([(0,)])] == [(os.nice(0), "0")]
 
 
 @pytest.mark.slow

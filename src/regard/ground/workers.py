@@ -35,6 +35,10 @@ AHEAD = 2  # jobs of each worker that are begun before their results are needed
 ATTEMPTS = 3  # deaths of workers that a job survives, less one
 ENDING = 30.0  # seconds that Ray has to end its actors, and itself
 LOCAL = "local"  # the address of a Ray that begins and ends with this process
+ENVIRONMENT = {  # of such a Ray, unless it is set
+    "RAY_worker_niceness": "0",  # actors have the priority of this process, as its processes do
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to the makers of Ray
+}
 _work: Callable[..., object] | None = None  # the function that this process runs on a job
 
 
@@ -273,6 +277,7 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
     """Start a Ray on this machine, or connect to the cluster at ``address``."""
     options: dict[str, object] = {"configure_logging": False, "log_to_driver": False}
     if address == LOCAL:
+        os.environ.update(ENVIRONMENT | os.environ)
         options |= {"address": LOCAL, "include_dashboard": False, "num_cpus": cores}
     else:
         options |= {"address": address}
