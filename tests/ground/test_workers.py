@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -103,26 +104,45 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
         RayActors("local", lambda: square, 1, use_gpu=False)
 
 
-def test_a_ray_that_does_not_end_is_left(monkeypatch):
-    """At the end of this process, nobody waits for it again."""
-    actor, forgotten = SimpleNamespace(remote=lambda *_: None), []
+@pytest.fixture
+def hanging_ray(monkeypatch):
+    """A stand-in for Ray that waits at its end for a service that does not end."""
     ray = SimpleNamespace(
         is_initialized=lambda: False,
-        init=lambda **_: None,
+        services=[],
+        init=lambda **_: ray.services.append(subprocess.Popen(["sleep", "60"])),
         cluster_resources=lambda: {"CPU": 2},
-        remote=lambda **_: lambda _: actor,
+        remote=lambda **_: lambda _: SimpleNamespace(remote=lambda *_: None),
         kill=lambda _: None,
-        shutdown=Event().wait,
+        shutdown=lambda: ray.services[0].wait(),
         exceptions=SimpleNamespace(RayError=RuntimeError),
     )
     monkeypatch.setattr(workers, "import_module", lambda _: ray)
     monkeypatch.setattr(workers, "ENDING", 0.01)
     for name in workers.ENVIRONMENT:
         monkeypatch.setenv(name, "0")  # so that it is not set afterwards
+    yield ray
+    for service in ray.services:
+        service.kill()
+        service.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed by Linux")
+def test_services_of_ray_that_hang_are_killed(hanging_ray):
+    bystander = subprocess.Popen(["sleep", "60"])
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert hanging_ray.services[0].wait(30) == -signal.SIGKILL and bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
+def test_a_ray_that_does_not_end_is_left(hanging_ray, monkeypatch):
+    """At the end of this process, nobody waits for it again."""
+    hanging_ray.shutdown, forgotten = Event().wait, []
     monkeypatch.setattr(workers.atexit, "unregister", forgotten.append)
     RayActors("local", lambda: square, 2, use_gpu=False).close()
-    assert forgotten == [ray.shutdown]
-    ray.shutdown = lambda: None
+    assert forgotten == [hanging_ray.shutdown]
+    hanging_ray.shutdown = lambda: None
     monkeypatch.setattr(workers, "ENDING", 60)
     RayActors("local", lambda: square, 2, use_gpu=False).close()
     assert len(forgotten) == 1

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from multiprocessing.connection import wait
+from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
@@ -173,8 +174,10 @@ class RayActors(Workers[Out]):
         kind = "GPU" if use_gpu else "CPU"
         self.ray, self.started = ray, not ray.is_initialized()
         self.actors: list[Any] = []
+        before = _children()
         if self.started:
             _connect(ray, address, count if address == LOCAL and not use_gpu else None)
+        self.services = _children() - before  # processes of a Ray that was started here
         most = int(ray.cluster_resources().get(kind, 0))
         try:
             super().__init__(most if count is None else count)
@@ -189,13 +192,17 @@ class RayActors(Workers[Out]):
         self.pending: list[list[object]] = [[] for _ in self.actors]  # jobs of each actor
 
     def close(self) -> None:
-        """End the actors, and a Ray that was started here; one that hangs ends with this process.
+        """End the actors, and a Ray that was started here.
 
-        Ray waits without a limit for processes and threads of its own, which may hang.
+        Ray waits for its services without a limit: if they hang, they are killed.
         """
         ending = Thread(target=self._end, daemon=True)
         ending.start()
         ending.join(ENDING)
+        if ending.is_alive():
+            for service in self.services & _children():
+                os.kill(service, signal.SIGKILL)
+            ending.join(ENDING)
         if ending.is_alive():
             atexit.unregister(self.ray.shutdown)  # it would wait again
 
@@ -285,6 +292,15 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
         ray.init(**options)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"Ray at {address}: {reason_of(error)}") from None
+
+
+def _children() -> set[int]:
+    """The processes that this process has started and not waited for; none without Linux."""
+    numbers = set[int]()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            numbers.update(map(int, task.read_text().split()))
+    return numbers
 
 
 def set_threads(count: int) -> None:
