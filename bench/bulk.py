@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Container
 from itertools import islice
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def seconds_of(
         out = str(Path(folder) / f"out{options.suffix}")
         words = [options.verb, options.model, str(file), "--workers", str(options.workers)]
         words += ["--device", "cpu", "--out", out, *more]
-        begun, cpu = time.monotonic(), dict[str, float]()
+        begun, cpu = time.monotonic(), dict[Path, float]()
         process = subprocess.Popen(
             [sys.executable, "-m", "regard", *words],
             env={**os.environ, MARK: folder},
@@ -38,21 +39,24 @@ def seconds_of(
             stderr=subprocess.DEVNULL,
         )
         while process.poll() is None:
-            cpu |= cpu_seconds(f"{MARK}={folder}".encode())
+            cpu |= cpu_seconds(f"{MARK}={folder}".encode(), cpu)
             time.sleep(1)
         if process.returncode:
             raise SystemExit(f"failed: regard {' '.join(words)}")
         return time.monotonic() - begun, sum(cpu.values())
 
 
-def cpu_seconds(mark: bytes) -> dict[str, float]:
-    """CPU seconds of each living process that has the mark in its environment."""
+def cpu_seconds(mark: bytes, known: Container[Path]) -> dict[Path, float]:
+    """CPU seconds of each living process that has, or once had, the mark in its environment.
+
+    A process of Ray that sets its title may write over its environment.
+    """
     seconds = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+            if process in known or mark in (process / "environ").read_bytes().split(b"\0"):
                 fields = (process / "stat").read_text().rpartition(")")[2].split()
-                seconds[process.name] = (int(fields[11]) + int(fields[12])) / TICK
+                seconds[process] = (int(fields[11]) + int(fields[12])) / TICK
         except OSError:  # it has ended, or belongs to somebody else
             continue
     return seconds

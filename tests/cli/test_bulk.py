@@ -250,6 +250,19 @@ def test_a_bad_image_ends_the_run_or_is_skipped(model, images, workers, tmp_path
     assert [*np.flatnonzero(~np.load(vectors).any(1))] == [43]
 
 
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_statistics_of_images_that_workers_decode(model, verb, tmp_path):
+    folder = tmp_path / "few"
+    write_images(folder, 3)[1].write_bytes(b"no image")
+    words = (verb, model, folder, "--device", "cpu", "--skip-bad")
+    out = () if verb == "predict" else ("--out", tmp_path / "vectors.npy")
+    printed = run(*words, *out, "--workers", 1).stderr
+    assert re.search(r"^2 results of 3 inputs, 1 bad, 0 cut, \d+ tokens; ", printed, re.MULTILINE)
+    assert ("; label: " if verb == "predict" else "; norm of vector: mean") in printed
+    assert re.search(r"^[\d.]+ s: [\d,.]+ inputs/s, ", printed, re.MULTILINE)
+    assert "results of" not in run(*words, "--workers", 0).stderr + run(*words).stderr
+
+
 def test_names_of_any_bytes_are_read_and_printed_on_one_line(model, tmp_path):
     folder = tmp_path / "odd"
     (path,) = write_images(folder, 1)

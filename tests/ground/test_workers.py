@@ -2,13 +2,16 @@
 
 import os
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
-from local_ray import SYSTEMS
+from local_ray import RAY, SYSTEMS
 from regard.ground import workers
 from regard.ground.errors import BadInput
 from regard.ground.workers import AHEAD, ATTEMPTS, RayActors, WorkerProcesses, Workers
@@ -46,6 +49,10 @@ def die_at_3(number):
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return square(number)
+
+
+def priority(number):
+    return os.nice(0), os.environ["RAY_USAGE_STATS_ENABLED"]
 
 
 def refuse(number):
@@ -98,6 +105,50 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 
 @pytest.fixture
+def hanging_ray(monkeypatch):
+    """A stand-in for Ray that waits at its end for a service that does not end."""
+    ray = SimpleNamespace(
+        is_initialized=lambda: False,
+        services=[],
+        init=lambda **_: ray.services.append(subprocess.Popen(["sleep", "60"])),
+        cluster_resources=lambda: {"CPU": 2},
+        remote=lambda **_: lambda _: SimpleNamespace(remote=lambda *_: None),
+        kill=lambda _: None,
+        shutdown=lambda: ray.services[0].wait(),
+        exceptions=SimpleNamespace(RayError=RuntimeError),
+    )
+    monkeypatch.setattr(workers, "import_module", lambda _: ray)
+    monkeypatch.setattr(workers, "ENDING", 0.01)
+    for name in workers.ENVIRONMENT:
+        monkeypatch.setenv(name, "0")  # so that it is not set afterwards
+    yield ray
+    for service in ray.services:
+        service.kill()
+        service.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are listed by Linux")
+def test_services_of_ray_that_hang_are_killed(hanging_ray):
+    bystander = subprocess.Popen(["sleep", "60"])
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert hanging_ray.services[0].wait(30) == -signal.SIGKILL and bystander.poll() is None
+    bystander.kill()
+    bystander.wait()
+
+
+def test_a_ray_that_does_not_end_is_left(hanging_ray, monkeypatch):
+    """At the end of this process, nobody waits for it again."""
+    hanging_ray.shutdown, forgotten = Event().wait, []
+    monkeypatch.setattr(workers.atexit, "unregister", forgotten.append)
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert forgotten == [hanging_ray.shutdown]
+    hanging_ray.shutdown = lambda: None
+    monkeypatch.setattr(workers, "ENDING", 60)
+    RayActors("local", lambda: square, 2, use_gpu=False).close()
+    assert len(forgotten) == 1
+
+
+@pytest.fixture
 def _importable(monkeypatch, tmp_path):
     """Workers find this file; one may die."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
@@ -120,6 +171,14 @@ def test_the_jobs_of_a_killed_worker_are_done_again(system, tmp_path):
         results = [*started.map((number,) for number in range(12))]
     assert [result for result, _ in results] == [number**2 for number in range(12)]
     assert (tmp_path / "died").exists() and len({process for _, process in results}) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_importable")
+@pytest.mark.parametrize("system", [pytest.param("ray", marks=RAY)])
+def test_actors_of_this_machine_have_its_priority_and_report_nothing(system):
+    with start(system, 1, priority) as started:
+        assert [*started.map([(0,)])] == [(os.nice(0), "0")]
 
 
 @pytest.mark.slow

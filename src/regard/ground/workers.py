@@ -5,6 +5,7 @@ Results come in the order of the jobs, and few jobs are in memory at once. The j
 dies are done again.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from multiprocessing.connection import wait
+from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
@@ -32,7 +34,12 @@ StartWorkers = Callable[[Begin[Any]], "Workers[Any]"]
 
 AHEAD = 2  # jobs of each worker that are begun before their results are needed
 ATTEMPTS = 3  # deaths of workers that a job survives, less one
+ENDING = 30.0  # seconds that Ray has to end its actors, and itself
 LOCAL = "local"  # the address of a Ray that begins and ends with this process
+ENVIRONMENT = {  # of such a Ray, unless it is set
+    "RAY_worker_niceness": "0",  # actors have the priority of this process, as its processes do
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to the makers of Ray
+}
 _work: Callable[..., object] | None = None  # the function that this process runs on a job
 
 
@@ -167,8 +174,10 @@ class RayActors(Workers[Out]):
         kind = "GPU" if use_gpu else "CPU"
         self.ray, self.started = ray, not ray.is_initialized()
         self.actors: list[Any] = []
+        before = _children()
         if self.started:
             _connect(ray, address, count if address == LOCAL and not use_gpu else None)
+        self.services = _children() - before  # processes of a Ray that was started here
         most = int(ray.cluster_resources().get(kind, 0))
         try:
             super().__init__(most if count is None else count)
@@ -183,8 +192,24 @@ class RayActors(Workers[Out]):
         self.pending: list[list[object]] = [[] for _ in self.actors]  # jobs of each actor
 
     def close(self) -> None:
-        for actor in self.actors:
-            self.ray.kill(actor)
+        """End the actors, and a Ray that was started here.
+
+        Ray waits for its services without a limit: if they hang, they are killed.
+        """
+        ending = Thread(target=self._end, daemon=True)
+        ending.start()
+        ending.join(ENDING)
+        if ending.is_alive():
+            for service in self.services & _children():
+                os.kill(service, signal.SIGKILL)
+            ending.join(ENDING)
+        if ending.is_alive():
+            atexit.unregister(self.ray.shutdown)  # it would wait again
+
+    def _end(self) -> None:
+        with suppress(self.ray.exceptions.RayError):
+            for actor in self.actors:
+                self.ray.kill(actor)
         if self.started:
             self.ray.shutdown()
 
@@ -259,6 +284,7 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
     """Start a Ray on this machine, or connect to the cluster at ``address``."""
     options: dict[str, object] = {"configure_logging": False, "log_to_driver": False}
     if address == LOCAL:
+        os.environ.update(ENVIRONMENT | os.environ)
         options |= {"address": LOCAL, "include_dashboard": False, "num_cpus": cores}
     else:
         options |= {"address": address}
@@ -266,6 +292,15 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
         ray.init(**options)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"Ray at {address}: {reason_of(error)}") from None
+
+
+def _children() -> set[int]:
+    """The processes that this process has started and not waited for; none without Linux."""
+    numbers = set[int]()
+    for task in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            numbers.update(map(int, task.read_text().split()))
+    return numbers
 
 
 def set_threads(count: int) -> None:

@@ -34,17 +34,21 @@ class ImageSource(LineSource):
     """Images: the file itself, all images of a folder, or a file with a path on each line.
 
     ``more`` are read after the first. ``workers`` is the number of processes that decode and
-    resize them for the ``processor``.
+    resize them for the ``processor``; None: as many as the machine has cores for.
     """
 
     processor: "ImageProcessor"
-    workers: int
+    workers: int | None
     more: tuple[str, ...] = ()
 
     @property
     def has_titles(self) -> bool:
         """Whether the path of each image is printed before its result."""
         return bool(self.more) or Path(self.file).is_dir()
+
+    @property
+    def has_workers(self) -> bool:
+        return bool(self.workers)
 
     def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
         return chain.from_iterable(self._paths(file, arrivals) for file in (self.file, *self.more))
@@ -74,7 +78,8 @@ class ImageSource(LineSource):
     def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         name = None if self.more or _is_image(self.file) else self.name
         decode = partial(_decoded, self.processor, name)
-        with DecodingPool(self.workers) as pool:
+        count = default_workers() if self.workers is None else self.workers
+        with DecodingPool(count) as pool:
             for line in pool.map(decode, super().read(lines, arrivals), arrivals.ready):
                 pixels = line.value
                 yield line._replace(value=pixels and self.processor.normalised(*pixels))
@@ -138,10 +143,9 @@ def lines_or_images(
     """The inputs of a model: lines of text, or images."""
     if model.facts.encoder.embed.reads_images:
         runner = cast("ImageModel", model.runner)
-        count = default_workers() if workers is None else workers
         window, processor = runner.batch_size, runner.processor
         return ImageSource(
-            file, parse, window, skip_bad, processor=processor, workers=count, more=more
+            file, parse, window, skip_bad, processor=processor, workers=workers, more=more
         )
     if workers is not None:
         raise BadInput(

@@ -148,6 +148,11 @@ class LineSource:
         return False
 
     @property
+    def has_workers(self) -> bool:
+        """Whether a chosen number of processes prepares the inputs."""
+        return False
+
+    @property
     def streams(self) -> bool:
         """Whether results are printed as they come, so that a stopped run can continue."""
         return True
@@ -287,7 +292,7 @@ def run_component(
 
     Returns the counts and sums of all results. ``on_value`` gets the value of each. JSON records
     end with the ``envelope``. Remarks and the sums of figures go to standard error; with
-    ``workers``, statistics of the results too.
+    ``workers``, or if the source has some, statistics of the results too.
     """
     if command is not None and not (source.streams or as_json):
         raise BadInput(f"--resume: {source.name} is written at once; leave it out, or add --json")
@@ -305,14 +310,17 @@ def run_component(
         source.finish(as_json=as_json)
     if total := component.total(progress.sums):
         note(total)
-    if workers is not None:
-        note_statistics(progress)
+    note_statistics(progress, source, workers)
     progress.report()
     return progress
 
 
-def note_statistics(progress: OutputProgress) -> None:
-    """Print the statistics of all results, and the speed of this run, to standard error."""
+def note_statistics(
+    progress: OutputProgress, source: LineSource, workers: "BlockWorkers | None"
+) -> None:
+    """Print the statistics of all results that workers shared, and the speed, to standard error."""
+    if workers is None and not source.has_workers:
+        return
     note(describe_statistics(progress.sums, progress.inputs, progress.bad))
     inputs, tokens = progress.inputs - progress.earlier_inputs, progress.sums - progress.earlier
     note(describe_speed(inputs, tokens[TOKENS], monotonic() - progress.begun))

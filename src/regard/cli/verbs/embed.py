@@ -105,8 +105,7 @@ def embed(
             if suffix == ".npy":
                 stream.seek(0)
                 stream.write(_header(progress.inputs, width))
-    if shared is not None:
-        note_statistics(progress)
+    note_statistics(progress, source, shared)
     progress.report()
     if out is not None:
         note(f"wrote {out}: {progress.inputs:,} vectors of {width}")

@@ -81,7 +81,7 @@ def predict(
     "error" in JSON and tables), and the run continues.
 
     --workers N runs a model of texts in N processes, --ray ADDRESS on the machines of a Ray
-    cluster; statistics of the results are then printed at the end.
+    cluster; statistics of the results are then printed at the end, of images too.
 
     With --json everything is printed: all probabilities, the character offsets of words, entities
     and answers, and whether the input was truncated.
