@@ -35,6 +35,8 @@ def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep
         sampler.count_left_out(windows.left_out)
         empty = 0 if len(windows) else empty + len(cursors)
         sampler.check_empty(empty)
+        if empty:
+            continue
         slices.extend(windows.own_slices(drawn + len(sums_BC), count, splits))
         sums_BC = np.concatenate([sums_BC, windows.sums_BC]) if len(sums_BC) else windows.sums_BC
         while len(sums_BC) >= count:
@@ -149,7 +151,7 @@ def _batch_sums(job: Job, window: WindowBatches) -> np.ndarray:
     def sums(batch: SampledBatch) -> list[float]:
         counted = len(batch), batch.lengths.sum(), job.flops(batch.lengths)
         corpora, weights = window.dataset.count_corpora(batch.indices), batch.weights(job.objective)
-        weight = [] if weights is None else np.atleast_1d(weights.sum(axis=0))
+        weight = () if weights is None else np.atleast_1d(weights.sum(axis=0))
         return [*counted, *corpora.values(), *weight]
 
     return np.array([*map(sums, window)], np.float64).reshape(len(window), -1 if len(window) else 0)
