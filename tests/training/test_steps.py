@@ -1,11 +1,9 @@
 """A process reads its own rows of a step, and knows the weight of all where it can."""
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
 from math import gcd
-from threading import Barrier
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,6 +19,7 @@ from regard.training.distributed import World
 from regard.training.loop.read_ahead import read_ahead
 from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
+from thread_ranks import run_ranks
 
 CPU = torch.device("cpu")
 
@@ -45,39 +44,6 @@ class Numbers(Dataset):
 
     def weights(self, objective, epoch, indices):
         return 0.5 + indices if self.known else None
-
-
-class Meeting:
-    """Where ranks that are threads exchange values."""
-
-    def __init__(self, size):
-        self.values, self.barrier = [None] * size, Barrier(size, timeout=60)
-
-    def exchange(self, rank, value):
-        self.values[rank] = value
-        self.barrier.wait()
-        values = [*self.values]
-        self.barrier.wait()
-        return values
-
-
-@dataclass(frozen=True)
-class ThreadWorld(World):
-    """One of several ranks that are threads of this process."""
-
-    meeting: Meeting | None = None
-
-    def all_gather(self, tensor):
-        gathered = self.meeting.exchange(self.rank, tensor)
-        assert {(each.shape, each.dtype) for each in gathered} == {(tensor.shape, tensor.dtype)}
-        return gathered
-
-    def all_to_all(self, sent, sizes, received):
-        assert sum(sizes) == len(sent)
-        parts = self.meeting.exchange(self.rank, sent.split(sizes))
-        own = [part[self.rank] for part in parts]
-        assert [*map(len, own)] == received
-        return torch.cat(own)
 
 
 class TooLong(Numbers):
@@ -115,15 +81,12 @@ def job(world, accumulate, *, known=True, objective=OneWeight, examples=30, shar
 
 def steps(size, accumulate, start=START, count=12, **how):
     """The first steps of each of several processes, and what it read for them."""
-    meeting = Meeting(size)
 
-    def run(rank):
-        world = ThreadWorld(rank, size, CPU, meeting=meeting)
+    def run(world):
         own = job(world, accumulate, **how)
         return list(islice(read_steps(own, start), count)), own.sampler.dataset.reads
 
-    with ThreadPoolExecutor(size) as pool:
-        return [*pool.map(run, range(size))]
+    return run_ranks(size, run)
 
 
 def sums(step):
@@ -234,23 +197,13 @@ def test_each_process_cuts_its_share_of_the_windows(monkeypatch):
 
 
 def test_examples_that_are_too_long_are_counted_once_by_all_processes():
-    meeting = Meeting(3)
-
-    def dropped(rank):
-        own = job(
-            ThreadWorld(rank, 3, CPU, meeting=meeting),
-            3,
-            dataset=Drawn,
-            objective=DrawnLengths,
-            examples=100,
-        )
+    def dropped(world):
+        own = job(world, 3, dataset=Drawn, objective=DrawnLengths, examples=100)
         [*islice(read_steps(own, START), 30)]
         return own.sampler.dropped
 
-    with ThreadPoolExecutor(3) as pool:
-        counts = [*pool.map(dropped, range(3))]
     long = sum(max(DrawnLengths.length(example)) > 7 for example in range(100))
-    assert counts == [{"longer than 7 tokens": long}] * 3
+    assert run_ranks(3, dropped) == [{"longer than 7 tokens": long}] * 3
 
 
 def test_data_without_a_short_example_is_refused_by_all_processes():
