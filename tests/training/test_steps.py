@@ -16,7 +16,7 @@ from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
-from regard.training.loop.read_ahead import read_ahead
+from regard.training.loop.drawn_step import read_ahead
 from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
 from thread_ranks import run_ranks

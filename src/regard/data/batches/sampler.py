@@ -12,8 +12,9 @@ order, and learns through one chunk at a time.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import gcd
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -167,7 +168,7 @@ class SampledBatch(Generic[Item]):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowBatches(Sequence[SampledBatch[Item]]):
+class WindowBatches(Generic[Item]):
     """The batches of a window from a cursor on, as arrays: no object for each example.
 
     Batch i has the rows ``borders[i]`` to ``borders[i + 1]``. ``left_out`` is the number of
@@ -185,12 +186,11 @@ class WindowBatches(Sequence[SampledBatch[Item]]):
     def __len__(self) -> int:
         return len(self.borders) - 1
 
-    def __getitem__(self, number: Any) -> Any:
-        first = range(len(self))[number]
-        rows = slice(self.borders[first], self.borders[first + 1])
-        read = None if self.examples is None else self.examples[rows]
-        place = self.dataset, self.cursor.epoch
-        return SampledBatch(*place, self.indices[rows], self.lengths[rows], read)
+    def __iter__(self) -> Iterator[SampledBatch[Item]]:
+        for first, end in pairwise(self.borders.tolist()):
+            indices, lengths = self.indices[first:end], self.lengths[first:end]
+            read = None if self.examples is None else self.examples[first:end]
+            yield SampledBatch(self.dataset, self.cursor.epoch, indices, lengths, read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +283,7 @@ class Sampler(BatchSampler[Item]):
         return Cursor(cursor.epoch + 1) if last else Cursor(cursor.epoch, cursor.window + 1)
 
     def check_empty(self, windows: int) -> None:
-        """Refuse data of which so many successive windows have no batch, if these are all."""
+        """Refuse data if as many successive windows as an epoch has are without a batch."""
         if windows >= self.window_count:
             limit = f"at most {self.limits.longest} tokens long (batches.longest)"
             raise BadInput(f"none of {len(self.dataset):,} examples is {limit}")

@@ -1,16 +1,20 @@
-"""A training step whose batches are drawn, before their rows are read."""
+"""Training steps whose batches are drawn, and whose rows are read later or ahead of time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from regard.data.batches.sampler import Cursor, SampledBatch
 from regard.training.distributed import World
 from regard.training.loop.events import Job
+
+Item = TypeVar("Item")
 
 
 class DrawnSlice(NamedTuple):
@@ -28,7 +32,7 @@ class DrawnSlice(NamedTuple):
 class StepSums:
     """Sums over all batches of a step, the same in every process.
 
-    ``tokens`` are those of all ``sides``; ``corpora`` counts the rows of each corpus, if several
+    ``tokens`` counts the tokens of all ``sides``, ``corpora`` the rows of each corpus, if several
     are mixed. ``weight`` is the weight of all targets; None if it is known only after reading.
     """
 
@@ -91,3 +95,22 @@ def _sums(job: Job, batches: Sequence[SampledBatch]) -> StepSums:
         corpora=job.sampler.dataset.count_corpora(indices),
         weight=np.concatenate(known).sum(axis=0) if len(known) == len(weights) else None,
     )
+
+
+def read_ahead(reads: Iterator[Callable[[], Item]], count: int) -> Iterator[Item]:
+    """Results of endless functions; a thread calls up to ``count`` of them ahead of time; 0: none.
+
+    The functions themselves are taken from ``reads`` by the thread that uses the results.
+    """
+    if not count:
+        yield from (read() for read in reads)
+        return
+    pool = ThreadPoolExecutor(1)
+    waiting: deque[Future[Item]] = deque()
+    try:
+        while True:
+            while len(waiting) < count:
+                waiting.append(pool.submit(next(reads)))
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from regard.data.batches.sampler import Cursor, SampledBatch, Sampler, WindowBatches
-from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, StepSums
+from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, StepSums, read_ahead
 from regard.training.loop.events import Job
-from regard.training.loop.read_ahead import read_ahead
 
 Round = tuple[Sequence[Cursor], WindowBatches]
 """Cursors of as many windows as there are processes, and the window of this process."""
@@ -87,7 +86,7 @@ class SharedWindows:
         return cls(job, sampler, cursors, window, counts_W, sums_BC, int(sizes_W[:, 2].sum()))
 
     def own_slices(self, before: int, count: int, splits: int) -> list[DrawnSlice]:
-        """The slices of this process; ``before`` batches come before those of the windows.
+        """The slices of this process; ``before`` batches come before the first window.
 
         A slice is every n-th row of one of ``count`` batches of a step, n is ``splits``. Slices of
         all batches are numbered, and slice i is of process i % size.
@@ -128,7 +127,7 @@ class SharedWindows:
         return self.sampler.after(self.cursors[window], number, int(self.counts_W[window]))
 
     def step_sums(self, sums_BC: np.ndarray) -> StepSums:
-        """The sums of a step, from those of its batches."""
+        """The sums of a step, from the sums of its batches."""
         sums_C = sums_BC.sum(axis=0)
         corpora = [*self.window.dataset.count_corpora(np.zeros(0, np.int64))]
         weight = sums_C[COUNTED + len(corpora) :]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.data.batches.sampler import Cursor
-from regard.training.loop.drawn_step import DrawnStep, StepSums, draw_alone
+from regard.training.loop.drawn_step import DrawnStep, StepSums, draw_alone, read_ahead
 from regard.training.loop.events import Job
-from regard.training.loop.read_ahead import read_ahead
 from regard.training.loop.shared_windows import draw_shared
 
 
