@@ -1,22 +1,23 @@
 """Milliseconds of the host's processor in one training step, by the number of processes.
 
-    python bench/host_step.py [--batches 160] [--pairs 20000] [--tokens 4096] [--kinds pretrain]
+    python bench/host_step.py [--steps 192] [--pairs 20000] [--tokens 4096] [--kinds pretrain]
 
 Each process takes one batch of a step, so a step of n processes has n batches. Counted is the time
 of the processor in all threads of rank 0, for everything beside the model: batches are drawn,
 examples read, weights added up, rows collated. The model is one parameter. Several processes are
-simulated: rank 0 runs alone, and collectives return what they are given. Data: the built-in
+simulated: rank 0 runs alone, and collectives return what they are given, as though all processes
+had cut the same window into batches. Data: the built-in
 language, tokenised before; with BPE-dropout, which tokenises in every epoch; and its English as
 rows to pre-train on, with masks drawn in every epoch. The first step, which opens the data, is left
-out; the mean of the others counts, over as many batches for every number of processes (an epoch has
-about 70), but 8 steps at least.
+out; the mean of the others counts. A process cuts a window in about 63 steps, for any number of
+processes.
 """
 
 import argparse
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -86,11 +87,24 @@ NEVER = 1 << 60
 
 @dataclass(frozen=True)
 class SimulatedWorld(World):
-    """Rank 0 of many processes that are not there."""
+    """Rank 0 of many processes that are not there, and that would cut windows as it does."""
+
+    gathered: list[Tensor] = field(default_factory=list)
 
     def all_reduce(self, sums: Tensor) -> Tensor:
         """As though the others had nothing to add."""
         return sums
+
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """As though the others had the same."""
+        self.gathered[:] = [tensor]
+        return [tensor] * self.size
+
+    def all_to_all(self, sent: Tensor, sizes: list[int], received: list[int]) -> Tensor:
+        """As though the others sent the batches of the same window, to ranks one after another."""
+        (sums_BC,) = self.gathered
+        parts, before = sent.split(sizes), range(0, self.size * len(sums_BC), len(sums_BC))
+        return torch.cat([parts[-batches % self.size] for batches in before])
 
 
 class SimulatedParallel(Parallel):
@@ -164,7 +178,7 @@ def milliseconds(job: Job, size: int, steps: int) -> float:
 def main() -> None:
     """A row for each kind of data, a column for each number of processes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--batches", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=192)
     parser.add_argument("--pairs", type=int, default=20_000)
     parser.add_argument("--tokens", type=int, default=4_096)
     kinds = ("translate", "translate, BPE-dropout", "pretrain")
@@ -187,7 +201,7 @@ def main() -> None:
             path.write_text(text)
             alone = World(0, 1, torch.device("cpu"))
             job = prepare(read(path), folder / f"run-{number}", alone, data=folder).job
-            times = (milliseconds(job, size, max(8, asked.batches // size)) for size in SIZES)
+            times = (milliseconds(job, size, asked.steps) for size in SIZES)
             print(f"| {kind} | {' | '.join(f'{one:.1f}' for one in times)} |", flush=True)
 
 

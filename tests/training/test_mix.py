@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from small_documents import write_animals
 from small_labels import write_owls
 from small_ranks import STILL, losses
 from small_rnn import write_streams
+from thread_ranks import run_ranks
 from verb import run
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -84,12 +86,14 @@ def test_a_mixture_is_resumed_exactly(corpora, tmp_path, dropout):
 def test_any_number_of_processes_reads_the_same_steps(corpora, tmp_path):
     """Two processes read the rows of one, half of them each."""
     job = prepared(corpora, tmp_path / "run").job
-    alone = read_steps(job, START)
-    worlds = [World(rank, 2, torch.device("cpu")) for rank in range(2)]
-    halves = [read_steps(replace(job, world=world), START) for world in worlds]
-    for _ in range(12):
-        whole, parts = next(alone), [next(half) for half in halves]
-        assert all(part.corpora == whole.corpora and part.cursor == whole.cursor for part in parts)
+    alone = [*islice(read_steps(job, START), 12)]
+
+    def steps(world):
+        return [*islice(read_steps(replace(job, world=world), START), 12)]
+
+    for whole, *parts in zip(alone, *run_ranks(2, steps), strict=True):
+        for part in parts:
+            assert part.sums.corpora == whole.sums.corpora and part.cursor == whole.cursor
         rows = [_texts(part) for part in parts]
         assert sorted(rows[0] + rows[1]) == sorted(_texts(whole))
 

@@ -1,20 +1,25 @@
 """A process reads its own rows of a step, and knows the weight of all where it can."""
 
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import islice, repeat
+from math import gcd
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.ground.batch import BatchLimits
+from regard.ground.errors import BadInput
 from regard.training.distributed import World
-from regard.training.loop.steps import read_ahead, read_steps
+from regard.training.loop.drawn_step import read_ahead
+from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
+from thread_ranks import run_ranks
 
 CPU = torch.device("cpu")
 
@@ -41,6 +46,13 @@ class Numbers(Dataset):
         return 0.5 + indices if self.known else None
 
 
+class TooLong(Numbers):
+    """Examples of which none fits a batch."""
+
+    def lengths(self, objective, epoch, indices):
+        return 8 + indices[:, None]
+
+
 class TwoWeights:
     """As of a sum of two objectives."""
 
@@ -57,29 +69,44 @@ class OneWeight:
         return 0.5 + example
 
 
-def job(world, accumulate, *, known=True, objective=OneWeight, count=30):
+def job(world, accumulate, *, known=True, objective=OneWeight, examples=30, shards=0, dataset=None):
     """As much of a job as steps need."""
-    dataset = Numbers(count, known)
+    dataset = (dataset or Numbers)(examples, known)
     sampler = Sampler(dataset, objective, BatchLimits(21, 5, 7), seed=1)
     recipe = SimpleNamespace(batches=SimpleNamespace(accumulate=accumulate))
     parts = {"sampler": sampler, "objective": objective, "recipe": recipe, "world": world}
-    return SimpleNamespace(**parts, processes=world.size)
+    flops = lambda lengths: float((lengths**2).sum())  # noqa: E731
+    return SimpleNamespace(**parts, flops=flops, processes=shards or world.size)
 
 
-def steps(rank, size, accumulate, **how):
-    """The first steps of a process, and what it read for them."""
-    given = job(World(rank, size, CPU), accumulate, **how)
-    return list(islice(read_steps(given, START), 12)), given.sampler.dataset.reads
+def steps(size, accumulate, start=START, count=12, **how):
+    """The first steps of each of several processes, and what it read for them."""
+
+    def run(world):
+        own = job(world, accumulate, **how)
+        return list(islice(read_steps(own, start), count)), own.sampler.dataset.reads
+
+    return run_ranks(size, run)
+
+
+def sums(step):
+    """Sums over a step, which are exact here, and the cursor after it."""
+    weight = step.sums.weight
+    return {
+        **vars(step.sums),
+        "weight": None if weight is None else weight.tolist(),
+        "cursor": step.cursor,
+    }
 
 
 @given(size=st.integers(1, 5), accumulate=st.integers(1, 4), known=st.booleans())
 def test_processes_read_their_own_rows_and_together_all(size, accumulate, known):
-    ranks = [steps(rank, size, accumulate, known=known) for rank in range(size)]
-    (alone, expected), reads = steps(0, 1, accumulate), []
+    ranks = steps(size, accumulate, known=known)
+    ((alone, expected),), reads = steps(1, accumulate, known=known), []
     for own, read in ranks:
         reads += read
         for step, whole in zip(own, alone, strict=True):
-            assert step.cursor == whole.cursor and np.array_equal(step.lengths, whole.lengths)
+            assert sums(step) == sums(whole)
             assert step.partial != known
     assert known is False or sorted(reads) == sorted(expected)
     for number, whole in enumerate(alone):
@@ -89,8 +116,103 @@ def test_processes_read_their_own_rows_and_together_all(size, accumulate, known)
         assert sorted(rows) == sorted(one for part in whole.slices for one in part.examples)
 
 
+class Drawn(Numbers):
+    """Lengths and weights are known after reading, as with BPE-dropout; some are too long."""
+
+    def lengths(self, objective, epoch, indices):
+        return None
+
+    def count_corpora(self, indices):
+        return {"odd": int((indices % 2).sum()), "even": int((indices % 2 == 0).sum())}
+
+
+class DrawnLengths(TwoWeights):
+    @staticmethod
+    def length(example):
+        return 1 + example % 7, 1 + example % 9
+
+
+def rows_of(ranks, number):
+    """The slices of a step in all processes: number and rows."""
+    parts = [part for own, _ in ranks for part in own[number].slices]
+    return {part.number: part.examples for part in parts}
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    size=st.integers(2, 5),
+    later=st.integers(1, 4),
+    accumulate=st.integers(1, 7),
+    examples=st.integers(1, 200),
+    stop=st.integers(0, 8),
+    known=st.booleans(),
+)
+def test_steps_go_on_with_the_same_rows_in_any_number_of_processes(
+    size, later, accumulate, examples, stop, known
+):
+    """Slices are every n-th row of the batches that one process cuts."""
+    how = {"examples": examples} | ({} if known else {"dataset": Drawn, "objective": DrawnLengths})
+    ((alone, _),) = steps(1, accumulate, **how)
+    start = alone[stop - 1].cursor if stop else START
+    for processes in (size, later):
+        ranks = steps(processes, accumulate, start, 12 - stop, **how)
+        splits = processes // gcd(accumulate, processes)
+        for number, whole in enumerate(alone[stop:]):
+            expected = {
+                splits * part.number + first: part.examples[first::splits]
+                for part in whole.slices
+                for first in range(splits)
+            }
+            assert rows_of(ranks, number) == expected
+            for own, _ in ranks:
+                assert sums(own[number]) == sums(whole)
+                assert not own[number].partial
+
+
+def test_slices_of_exact_sums_are_dealt_to_all_processes():
+    """As many slices for any number of processes, several for each."""
+    ((alone, _),) = steps(1, 3, shards=4)
+    ranks = steps(2, 3, shards=4)
+    for number, whole in enumerate(alone):
+        assert rows_of(ranks, number) == {part.number: part.examples for part in whole.slices}
+        assert {len(own[number].slices) for own, _ in ranks} == {6}
+
+
+def test_each_process_cuts_its_share_of_the_windows(monkeypatch):
+    """60 steps of 8 batches: 480 batches, of which a window of 40 examples has 13 or 14."""
+    cuts = []
+    cut = Sampler.cut_window
+
+    def counted(self, cursor):
+        cuts.append(cursor)
+        return cut(self, cursor)
+
+    monkeypatch.setattr(Sampler, "cut_window", counted)
+    steps(1, 8, count=60, examples=400)
+    needed = {*cuts}
+    cuts.clear()
+    steps(8, 8, count=60, examples=400)
+    assert len(cuts) == len({*cuts}) and needed <= {*cuts}
+    assert len(cuts) < len(needed) + 8
+
+
+def test_examples_that_are_too_long_are_counted_once_by_all_processes():
+    def dropped(world):
+        own = job(world, 3, dataset=Drawn, objective=DrawnLengths, examples=100)
+        [*islice(read_steps(own, START), 30)]
+        return own.sampler.dropped
+
+    long = sum(max(DrawnLengths.length(example)) > 7 for example in range(100))
+    assert run_ranks(3, dropped) == [{"longer than 7 tokens": long}] * 3
+
+
+def test_data_without_a_short_example_is_refused_by_all_processes():
+    with pytest.raises(BadInput, match="none of 90 examples is at most 7 tokens long"):
+        steps(2, 1, examples=90, dataset=TooLong)
+
+
 def test_a_process_without_rows_has_weights_of_the_same_form():
-    own, _ = steps(7, 8, 1, known=False, objective=TwoWeights)
+    own, _ = steps(8, 1, known=False, objective=TwoWeights)[7]
     for step in own:
         rows = sum(len(part.examples) for part in step.slices)
         assert step.weight.shape == (2,) and step.weight[1] == rows
@@ -123,7 +245,7 @@ def test_items_are_read_ahead_in_order():
             drawn.append(number)
             yield number
 
-    ahead = read_ahead(items(), 3)
+    ahead = read_ahead(repeat(partial(next, items())), 3)
     assert [next(ahead), next(ahead)] == [0, 1]
     assert len(drawn) <= 5
     ahead.close()

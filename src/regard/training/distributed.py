@@ -1,6 +1,6 @@
 """Processes that train together: ranks, collectives, and failures of one of them.
 
-Every rank makes the same batches from the same keys, and reads its own rows of them. Gradients and
+Ranks share the work of cutting the data into batches, and each reads its own rows. Gradients and
 losses are summed over ranks, and so are the weights of rows if they are known only after reading.
 Collectives have a time limit, but preparing data or evaluation may take longer. Outside of steps
 processes poll a store instead, without a limit. A failing process writes to the store, and a thread
@@ -344,6 +344,18 @@ class World:
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(gathered, tensor.contiguous())
         return gathered
+
+    def all_to_all(self, sent: Tensor, sizes: list[int], received: list[int]) -> Tensor:
+        """Numbers that all ranks send to this one, in order.
+
+        Of ``sent``, the first ``sizes[0]`` go to rank 0, the next ``sizes[1]`` to rank 1; of rank i
+        come ``received[i]``.
+        """
+        if self.size == 1:
+            return sent
+        whole = sent.new_empty(sum(received))
+        dist.all_to_all_single(whole, sent, received, sizes)
+        return whole
 
     def barrier(self) -> None:
         """Wait for all processes, without a time limit."""

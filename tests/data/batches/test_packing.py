@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from regard.data.batches.packing import inference_batches, training_batches
+from regard.data.batches.packing import cut_batches, inference_batches, training_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
@@ -44,6 +44,28 @@ def test_a_batch_closes_only_when_the_next_example_does_not_fit(lengths, limits)
     for batch, following in pairwise(batches):
         more = lengths[[*batch, following[0]]].sum(axis=0)
         assert len(batch) == limits.rows or (more > limits.tokens).any()
+
+
+def one_by_one(lengths: np.ndarray, limits: BatchLimits, mixed: bool) -> list[list[int]]:
+    """The same batches, with one row added after the other."""
+    longest_first = sorted(range(len(lengths)), key=lambda i: key(lengths, i))
+    batches: list[list[int]] = []
+    for row in range(len(lengths)) if mixed else longest_first:
+        more = [*batches[-1], row] if batches else []
+        if more and len(more) <= limits.rows and lengths[more].sum(axis=0).max() <= limits.tokens:
+            batches[-1] = more
+        else:
+            batches.append([row])
+    return [sorted(batch, key=lambda i: key(lengths, i)) for batch in batches]
+
+
+@given(LENGTHS, budgets(), st.booleans())
+def test_batches_are_those_of_adding_rows_one_by_one(lengths, limits, mixed):
+    expected = one_by_one(lengths, limits, mixed)
+    order, ends = cut_batches(lengths, limits, mixed=mixed)
+    assert training_batches(lengths, limits, mixed=mixed) == expected
+    assert order.tolist() == [row for batch in expected for row in batch]
+    assert np.diff(ends, prepend=0).tolist() == [*map(len, expected)]
 
 
 def test_one_number_for_each_example_will_do():

@@ -1,7 +1,7 @@
 """The order of examples is random, complete, and the same wherever one starts in it."""
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.batches.packing import training_batches
 from regard.data.batches.sampler import START, Cursor, Sampler, shuffled
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
@@ -148,6 +149,32 @@ def test_every_example_once_in_every_epoch(corpus, limits, window):
             assert len(batch) <= limits.rows
             assert (lengths.sum(axis=0) <= limits.tokens).all()
             assert (np.diff(lengths.max(axis=1)) <= 0).all()
+
+
+def cut_in_lists(sampler: Sampler, cursor: Cursor) -> list[list[int]]:
+    """The batches of a window, in plain Python."""
+    corpus, limits = sampler.dataset, sampler.limits
+    positions = range(len(corpus))[cursor.window * corpus.window :][: corpus.window]
+    drawn = shuffled(np.array(positions), len(corpus), (sampler.seed, cursor.epoch)).tolist()
+    short = [i for i in drawn if max(corpus.sizes[i]) <= limits.longest]
+    lengths = np.array([corpus.sizes[i] for i in short])
+    batches = training_batches(lengths, limits, mixed=sampler.mixed) if short else []
+    key = (sampler.seed, cursor.epoch, cursor.window)
+    order = shuffled(np.arange(len(batches)), len(batches), key)
+    return [[short[row] for row in batches[number]] for number in order]
+
+
+@settings(deadline=None)
+@given(corpora(), st.integers(1, 60), st.integers(6, 12), st.booleans(), st.integers(0, 2))
+def test_the_batches_of_a_window_are_those_cut_in_lists(corpus, window, longest, mixed, epoch):
+    sampler = replace(corpus.sampler(BatchLimits(20, 5, longest), window), mixed=mixed)
+    for number in range(sampler.window_count):
+        cursor = Cursor(epoch, number)
+        expected = cut_in_lists(sampler, cursor)
+        for begin in range(max(1, len(expected))):
+            batches = sampler.cut_window(replace(cursor, batch=begin))
+            assert [batch.indices.tolist() for batch in batches] == expected[begin:]
+            assert len(batches) == len(expected[begin:])
 
 
 @settings(deadline=None)

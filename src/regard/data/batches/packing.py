@@ -19,13 +19,22 @@ def training_batches(
     tokens on average) the fuller side of a batch fills 98% of 1,024 tokens and 99.9% of 16,384;
     both sides together 91% and 95%, as one language takes more tokens than the other.
     """
+    return _as_lists(*cut_batches(lengths, limits, mixed=mixed))
+
+
+def cut_batches(
+    lengths: np.ndarray, limits: BatchLimits, *, mixed: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """`training_batches` as arrays: the indices of all batches, and the end of each batch."""
     columns = _columns(lengths)
     if columns.max(initial=0) > limits.longest:
         raise ValueError(f"a row has {columns.max()} tokens, more than {limits.longest}")
     if not mixed:
-        return _greedy(columns, _longest_first(columns), limits)
-    batches = _greedy(columns, np.arange(len(columns)), limits)
-    return [[batch[i] for i in _longest_first(columns[batch])] for batch in batches]
+        order = _longest_first(columns)
+        return order, _greedy_ends(columns[order], limits)
+    ends = _greedy_ends(columns, limits)
+    batch_N = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    return _longest_first(columns, batch_N), ends
 
 
 def inference_batches(
@@ -38,10 +47,12 @@ def inference_batches(
     """
     columns = _columns(lengths)
     if not sort:
-        return _greedy(columns, np.arange(len(columns)), limits)
+        return _as_lists(np.arange(len(columns)), _greedy_ends(columns, limits))
     order = _longest_first(columns)
     fits = columns.max(axis=1, initial=0)[order] <= limits.longest
-    return [[int(i)] for i in order[~fits]] + _greedy(columns, order[fits], limits)
+    short = order[fits]
+    batches = _as_lists(short, _greedy_ends(columns[short], limits))
+    return [[int(i)] for i in order[~fits]] + batches
 
 
 def _columns(lengths: np.ndarray) -> np.ndarray:
@@ -49,20 +60,25 @@ def _columns(lengths: np.ndarray) -> np.ndarray:
     return lengths[:, None] if lengths.ndim == 1 else lengths
 
 
-def _longest_first(columns: np.ndarray) -> np.ndarray:
-    """Sort by the longer side, then by each side; the sort is stable."""
+def _longest_first(columns: np.ndarray, *before: np.ndarray) -> np.ndarray:
+    """Sort by the keys ``before``, then by the longer side, then by each side; stable."""
     keys = (columns.max(axis=1, initial=0), *columns.T)
-    return np.lexsort([-key for key in reversed(keys)])
+    return np.lexsort([-key for key in reversed(keys)] + [*before])
 
 
-def _greedy(columns: np.ndarray, order: np.ndarray, limits: BatchLimits) -> list[list[int]]:
-    totals = columns[order].cumsum(axis=0)
-    batches = []
+def _as_lists(order: np.ndarray, ends: np.ndarray) -> list[list[int]]:
+    return [rows.tolist() for rows in np.split(order, ends[:-1])] if len(ends) else []
+
+
+def _greedy_ends(columns: np.ndarray, limits: BatchLimits) -> np.ndarray:
+    """The end of each batch of successive rows, which is as full as the limits allow."""
+    totals, ends = columns.cumsum(axis=0), list[int]()
+    sides = [*totals.T.copy()]
     start, spent = 0, np.zeros(columns.shape[1], np.int64)
-    while start < len(order):
-        sides = zip(totals.T, spent + limits.tokens, strict=True)
-        ends = [int(np.searchsorted(total, most, side="right")) for total, most in sides]
-        end = max(min(start + limits.rows, *ends), start + 1)
-        batches.append(order[start:end].tolist())
-        start, spent = end, totals[end - 1]
-    return batches
+    while start < len(columns):
+        most = (spent + limits.tokens).tolist()
+        fit = (int(total.searchsorted(m, "right")) for total, m in zip(sides, most, strict=True))
+        start = max(min(start + limits.rows, *fit), start + 1)
+        ends.append(start)
+        spent = totals[start - 1]
+    return np.array(ends, np.int64)

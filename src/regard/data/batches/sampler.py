@@ -12,12 +12,13 @@ order, and learns through one chunk at a time.
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import gcd
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from regard.data.batches.packing import training_batches
+from regard.data.batches.packing import cut_batches
 from regard.data.counter_rng import mixed
 from regard.data.readers.fields import DropCounts
 from regard.ground.batch import Batch, BatchLimits
@@ -160,8 +161,36 @@ class SampledBatch(Generic[Item]):
         return self.dataset.read(self.epoch, self.indices[rows])
 
     def weights(self, objective: Collator[Item]) -> np.ndarray | None:
-        """The weight of every row, where it is known without reading."""
+        """The weight of every row; None if it is known only after reading."""
+        if self.examples is not None:
+            return np.array([objective.weight(example) for example in self.examples])
         return self.dataset.weights(objective, self.epoch, self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBatches(Generic[Item]):
+    """The batches of a window from a cursor on, as arrays: no object for each example.
+
+    Batch i has the rows ``borders[i]`` to ``borders[i + 1]``. ``left_out`` is the number of
+    examples of a window of the first epoch that are too long.
+    """
+
+    dataset: Dataset[Item]
+    cursor: Cursor
+    indices: np.ndarray
+    lengths: np.ndarray
+    borders: np.ndarray
+    examples: Sequence[Item] | None = None
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.borders) - 1
+
+    def __iter__(self) -> Iterator[SampledBatch[Item]]:
+        for first, end in pairwise(self.borders.tolist()):
+            indices, lengths = self.indices[first:end], self.lengths[first:end]
+            read = None if self.examples is None else self.examples[first:end]
+            yield SampledBatch(self.dataset, self.cursor.epoch, indices, lengths, read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,12 +205,17 @@ class BatchSampler(Generic[Item]):
         """Number of streams, if each row continues a row of the previous batch, else 0."""
         return 0
 
+    @property
+    def windowed(self) -> "Sampler[Item] | None":
+        """The sampler, if its windows can be cut in any order, by one process each."""
+        return None
+
     def uncounted(self) -> Self:
         """Copy of the sampler with its own counts of dropped examples."""
         return replace(self, dropped=DropCounts())
 
-    def rate_share(self, lengths: np.ndarray) -> float:
-        """The factor of the learning rate for rows of these lengths."""
+    def rate_share(self, mean_length: float) -> float:
+        """The factor of the learning rate for rows of this mean length."""
         return 1.0
 
     def splits(self, batches: int, processes: int) -> int:
@@ -211,46 +245,75 @@ class Sampler(BatchSampler[Item]):
     seed: int
     mixed: bool = False
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
-        count = len(self.dataset)
-        windows = -(-count // self.dataset.window)
-        outside = not 0 <= start.window < max(windows, 1)
-        if outside or min(start.epoch, start.batch) < 0:
-            raise BadInput(f"cannot resume at {start}: the data has {count:,} examples")
-        empty = 0  # successive windows without a batch
-        while empty < windows:
-            batches = self._cut_window(start)
-            if start.batch > max(0, len(batches) - 1):
-                raise BadInput(f"cannot resume at {start}: its window has {len(batches)} batches")
-            last = start.window + 1 == windows
-            after = Cursor(start.epoch + 1) if last else Cursor(start.epoch, start.window + 1)
-            for number in range(start.batch + 1, len(batches) + 1):
-                cursor = replace(start, batch=number) if number < len(batches) else after
-                yield cursor, batches[number - 1]
-            empty = 0 if batches else empty + 1
-            start = after
-        limit = f"at most {self.limits.longest} tokens long (batches.longest)"
-        raise BadInput(f"none of {count:,} examples is {limit}")
+    @property
+    def windowed(self) -> "Sampler[Item]":
+        return self
 
-    def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Item]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Item]]]:
+        empty = 0  # successive windows without a batch
+        for cursor in self.windows(start):
+            window = self.cut_window(cursor)
+            self.count_left_out(window.left_out)
+            for number, batch in enumerate(window):
+                yield self.after(cursor, number, len(window)), batch
+            empty = 0 if len(window) else empty + 1
+            self.check_empty(empty)
+
+    @property
+    def window_count(self) -> int:
+        """The number of windows of an epoch."""
+        return -(-len(self.dataset) // self.dataset.window)
+
+    def windows(self, start: Cursor) -> Iterator[Cursor]:
+        """Endless cursors of windows: ``start``, then the first batch of each window after it."""
+        outside = not 0 <= start.window < max(self.window_count, 1)
+        if outside or min(start.epoch, start.batch) < 0:
+            raise BadInput(f"cannot resume at {start}: the data has {len(self.dataset):,} examples")
+        if not self.window_count:
+            self.check_empty(0)
+        while True:
+            yield start
+            start = self.after(start, 0, 1)
+
+    def after(self, cursor: Cursor, number: int, batches: int) -> Cursor:
+        """The cursor after the batch ``number`` of all ``batches`` of a window from a cursor on."""
+        if number + 1 < batches:
+            return replace(cursor, batch=cursor.batch + number + 1)
+        last = cursor.window + 1 == self.window_count
+        return Cursor(cursor.epoch + 1) if last else Cursor(cursor.epoch, cursor.window + 1)
+
+    def check_empty(self, windows: int) -> None:
+        """Refuse data if as many successive windows as an epoch has are without a batch."""
+        if windows >= self.window_count:
+            limit = f"at most {self.limits.longest} tokens long (batches.longest)"
+            raise BadInput(f"none of {len(self.dataset):,} examples is {limit}")
+
+    def count_left_out(self, examples: int) -> None:
+        """Count examples that are too long."""
+        if examples:
+            self.dropped[f"longer than {self.limits.longest} tokens"] += examples
+
+    def cut_window(self, cursor: Cursor) -> WindowBatches[Item]:
+        """The batches of a window from a cursor on, in the order in which they are read."""
         first = cursor.window * self.dataset.window
         count = len(self.dataset)
         positions = np.arange(first, min(first + self.dataset.window, count))
         indices = shuffled(positions, count, (self.seed, cursor.epoch))
         lengths, examples = self._measure(cursor.epoch, indices)
         short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
-        if cursor.epoch == 0 and len(short) < len(indices):  # the same ones in every epoch
-            reason = f"longer than {self.limits.longest} tokens"
-            self.dropped[reason] += len(indices) - len(short)
-        batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
+        packed, ends = cut_batches(lengths[short], self.limits, mixed=self.mixed)
+        if cursor.batch > max(0, len(ends) - 1):
+            raise BadInput(f"cannot resume at {cursor}: its window has {len(ends)} batches")
         key = (self.seed, cursor.epoch, cursor.window)
-        order = shuffled(np.arange(len(batches)), len(batches), key)
-
-        def batch(rows: np.ndarray) -> SampledBatch[Item]:
-            read = None if examples is None else [examples[i] for i in rows]
-            return SampledBatch(self.dataset, cursor.epoch, indices[rows], lengths[rows], read)
-
-        return [batch(short[batches[number]]) for number in order]
+        order = shuffled(np.arange(len(ends)), len(ends), key)[cursor.batch :]
+        sizes = np.diff(ends, prepend=0)[order]
+        borders = np.concatenate([[0], sizes.cumsum()])
+        moved = np.repeat(ends[order] - borders[1:], sizes)
+        rows = short[packed[moved + np.arange(len(moved))]]
+        read = None if examples is None else [examples[i] for i in rows]
+        left_out = 0 if cursor.epoch else len(indices) - len(short)  # the same in every epoch
+        window = (self.dataset, cursor, indices[rows], lengths[rows], borders)
+        return WindowBatches(*window, read, left_out)
 
     def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Item] | None]:
         """Lengths of these examples, and the examples if they had to be read."""
@@ -309,9 +372,9 @@ class StreamSampler(BatchSampler[Item]):
     def streams(self) -> int:
         return self.dataset.rows
 
-    def rate_share(self, lengths: np.ndarray) -> float:
+    def rate_share(self, mean_length: float) -> float:
         full = self.dataset.full_rate
-        return 1.0 if full is None else float(lengths.mean()) / full
+        return 1.0 if full is None else mean_length / full
 
     def splits(self, batches: int, processes: int) -> int:
         if self.dataset.rows % processes:

@@ -1,22 +1,17 @@
-"""The rows of each training step that this process reads; slow datasets are read ahead.
+"""The rows of each training step that this process reads; slow datasets are read ahead."""
 
-All processes draw the same batches from the same keys, and each reads only its own rows.
-"""
-
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.batches.sampler import Cursor, SampledBatch
-from regard.training.distributed import World
+from regard.data.batches.sampler import Cursor
+from regard.training.loop.drawn_step import DrawnStep, StepSums, draw_alone, read_ahead
 from regard.training.loop.events import Job
-
-Item = TypeVar("Item")
+from regard.training.loop.shared_windows import draw_shared
 
 
 class BatchSlice(NamedTuple):
@@ -29,79 +24,43 @@ class BatchSlice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepRows:
-    """One step: the slices of this process, the lengths of all rows, and the cursor after it.
+    """One step: the slices of this process, sums over all rows, and the cursor after it.
 
-    ``corpora`` counts the rows of each corpus, if several are mixed.
     ``weight`` is the weight of all targets of the step. If weights are only known after reading, it
     is the weight of this process's rows, and ``partial`` is set.
     """
 
     cursor: Cursor
     slices: list[BatchSlice]
-    lengths: np.ndarray
+    sums: StepSums
     weight: np.ndarray
     partial: bool
-    corpora: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_steps(job: Job, start: Cursor) -> Iterator[StepRows]:
-    """Yield steps from ``start`` on, endlessly; slow datasets are read ahead."""
-    steps, ahead = _steps(job, start), job.sampler.dataset.ahead
-    return read_ahead(steps, ahead) if ahead else steps
+    """Yield steps from ``start`` on, endlessly; slow datasets are read ahead.
 
-
-def _steps(job: Job, start: Cursor) -> Iterator[StepRows]:
-    batches = job.sampler.batches(start)
-    while True:
-        yield _step(job, list(islice(batches, job.recipe.batches.accumulate)))
-
-
-def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
-    batches = [batch for _, batch in drawn]
-    splits = job.sampler.splits(len(batches), job.processes)
-    slices = [
-        BatchSlice(number, batches[which].read(rows), batches[which].begins)
-        for number, which, rows in share(job.world, len(batches), splits)
-    ]
-    weights = [batch.weights(job.objective) for batch in batches]
-    partial = any(weight is None for weight in weights)
-    if partial:
-        weight = _weight(job, [example for part in slices for example in part.examples], batches)
-    else:
-        weight = np.concatenate(weights).sum(axis=0)  # type: ignore[arg-type]
-    lengths = np.concatenate([batch.lengths for batch in batches])
-    indices = np.concatenate([batch.indices for batch in batches])
-    corpora = job.sampler.dataset.count_corpora(indices)
-    return StepRows(drawn[-1][0], slices, lengths, weight, partial, corpora)
-
-
-def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice]]:
-    """The slices of this process: a number that seeds dropout, a batch, and its rows.
-
-    If the batches of a step can be divided among processes whole, dropout is the same as in one
-    process. Rows are sorted by length, so slices of every n-th row have similar lengths.
+    If processes share the work of drawing, they exchange in the thread that calls this function.
     """
-    return [
-        (number, number // splits, slice(number % splits, None, splits))
-        for number in range(world.rank, batches * splits, world.size)
-    ]
+    ahead, sampler = job.sampler.dataset.ahead, job.sampler.windowed
+    if sampler is None or job.world.size == 1:
+        steps = (_read(job, drawn) for drawn in draw_alone(job, start))
+        return read_ahead(repeat(partial(next, steps)), ahead)
+    shared = draw_shared(job, sampler, start)
+    return read_ahead((partial(_read, job, drawn) for drawn in shared), ahead)
 
 
-def _weight(job: Job, examples: Sequence[tuple], batches: Sequence[SampledBatch]) -> np.ndarray:
-    """The weight of examples; without examples, zeros of the same shape."""
+def _read(job: Job, drawn: DrawnStep) -> StepRows:
+    slices = [BatchSlice(number, read(), begins) for number, read, begins in drawn.slices]
+    weight = drawn.sums.weight
+    own = _own_weight(job, drawn, slices) if weight is None else weight
+    return StepRows(drawn.cursor, slices, drawn.sums, own, weight is None)
+
+
+def _own_weight(job: Job, drawn: DrawnStep, slices: Sequence[BatchSlice]) -> np.ndarray:
+    """The weight of the rows of this process; without rows, zeros of the same shape."""
+    examples = [example for part in slices for example in part.examples]
     if examples:
         return np.array([job.objective.weight(example) for example in examples]).sum(axis=0)
-    return np.zeros_like(job.objective.weight(batches[0].read(slice(1))[0]), dtype=np.float64)
-
-
-def read_ahead(items: Iterator[Item], count: int) -> Iterator[Item]:
-    """Items of an iterator, up to ``count`` of them computed ahead of time by a thread."""
-    pool = ThreadPoolExecutor(1)
-    waiting: deque[Future[Item]] = deque()
-    try:
-        while True:
-            while len(waiting) < count:
-                waiting.append(pool.submit(next, items))
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    (example,) = job.sampler.dataset.read(drawn.cursor.epoch, np.zeros(1, np.int64))
+    return np.zeros_like(job.objective.weight(example), dtype=np.float64)

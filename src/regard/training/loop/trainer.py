@@ -181,11 +181,11 @@ class Trainer:
             result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
-        share = self.job.sampler.rate_share(rows.lengths)
+        share = self.job.sampler.rate_share(rows.sums.mean_length)
         self.rate = share * self.trainable.rate(number)
         self.totals.add_norm(number, self.trainable.update(number, share))
-        tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
-        capacity = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
+        tokens = rows.sums.tokens
+        capacity = rows.sums.sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, capacity)
         if self.progress.first_loss is None:
             loss, _ = self.totals.means(self.world)
@@ -197,9 +197,9 @@ class Trainer:
             tokens=self.progress.tokens + tokens,
             corpora={
                 name: self.progress.corpora.get(name, 0) + count
-                for name, count in rows.corpora.items()
+                for name, count in rows.sums.corpora.items()
             },
-            flops=self.progress.flops + self.job.flops(rows.lengths),
+            flops=self.progress.flops + rows.sums.flops,
             seconds=self.seconds_before + monotonic() - self.began,
         )
 
