@@ -24,7 +24,7 @@ from regard.serving.api_keys import APIKeys
 from regard.serving.doors.door import Door, DoorRoute, decode_json
 from regard.serving.errors import hide_paths
 from regard.serving.served_model import ServedModel
-from regard.serving.server import DOORS
+from regard.serving.server import DOORS, JoinedWrites
 from regard.serving.settings import RequestLimits, ServerSettings
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
@@ -679,6 +679,44 @@ def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
     assert [source.languages for source in sources] == [None, ("en", "fr")]
     with pytest.raises(BadInput, match="no model is called third"):
         serve(folders, port=0, languages=["third=en-fr"])
+
+
+class Written:
+    """A transport that keeps what is written to it."""
+
+    def __init__(self):
+        self.parts, self.is_closed = [], False
+
+    def write(self, data):
+        self.parts.append(data)
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_the_head_of_an_answer_is_sent_with_its_content():
+    """In one write, unless the content comes later."""
+
+    async def write():
+        transport = Written()
+        joined = JoinedWrites(transport, asyncio.get_running_loop())
+        joined.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        assert not transport.parts
+        joined.write(b"content")
+        joined.write(b"more")
+        joined.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.sleep(0)
+        joined.write(b"late")
+        joined.write(b"HTTP/1.1 204\r\n\r\n")
+        joined.close()
+        await asyncio.sleep(0)
+        return transport
+
+    transport = asyncio.run(write())
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    last = b"HTTP/1.1 204\r\n\r\n"
+    assert transport.parts == [head + b"content", b"more", head, b"late", last]
+    assert transport.is_closed
 
 
 def test_a_refused_call_leaves_the_log_as_it_was(tmp_path):

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -73,7 +73,7 @@ class BatchRunner(ABC):
         """The maximum numbers of tokens and rows of a batch."""
         return BatchLimits(TOKENS, self.batch_size, TOKENS)
 
-    @property
+    @cached_property
     def reads_images(self) -> bool:
         """Whether rows are images, whose files are read as late as possible."""
         return not self.model.encoder.embed.vocab

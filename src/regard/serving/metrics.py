@@ -1,5 +1,7 @@
 """Figures of the server for Prometheus."""
 
+from typing import NamedTuple
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 LATENCIES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -53,6 +55,20 @@ class Metrics:
             "regard_busy_seconds", "Time in which the model ran.", of_work, registry=registry
         )
 
+    def of_queue(self, model: str) -> tuple[Gauge, Gauge]:
+        """Gauges of the tokens and of the requests that a model has."""
+        return self.queued_tokens.labels(model), self.queued_requests.labels(model)
+
+    def of_batches(self, model: str, component: str) -> "BatchMetrics":
+        """Figures of the batches of a component."""
+        names = (model, component)
+        return BatchMetrics(
+            self.batch_rows.labels(*names),
+            self.batch_fill.labels(*names),
+            self.tokens.labels(*names),
+            self.seconds.labels(*names),
+        )
+
     def text(self) -> bytes:
         """All figures in the text format of Prometheus."""
         return generate_latest(self.registry)
@@ -61,3 +77,12 @@ class Metrics:
         """Remove the gauges of a model that is no longer served."""
         for gauge in (self.queued_tokens, self.queued_requests):
             gauge.remove(model)
+
+
+class BatchMetrics(NamedTuple):
+    """Figures of the batches of one component."""
+
+    rows: Histogram
+    fill: Histogram
+    tokens: Counter
+    seconds: Counter

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import h11
 import torch
@@ -100,6 +100,34 @@ class ServerConfig:
         return app
 
 
+class JoinedWrites:
+    """A transport that sends the head of an answer with its content, if that follows at once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
+        self.transport, self.loop, self.head = transport, loop, b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or hold those of a head until the next write or the next turn of the loop."""
+        if not self.head and data.startswith(b"HTTP/"):
+            self.head = data
+            self.loop.call_soon(self.flush)
+            return
+        head, self.head = self.head, b""
+        self.transport.write(head + data)
+
+    def flush(self) -> None:
+        """Send the head that is held."""
+        if self.head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self.transport.close()
+
+
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 of uvicorn, which also cuts off clients that do not send headers, or do not read.
 
@@ -111,6 +139,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, JoinedWrites(transport, self.loop))
         transport.set_write_buffer_limits(0)  # writing is paused while any byte is left
         self._await_headers()
 

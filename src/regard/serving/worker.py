@@ -27,7 +27,7 @@ from regard.inference.generation_session import GenerationSession, StepOutput
 from regard.inference.generator import Generator
 from regard.parts.kernels.bucketed import equal_lengths
 from regard.serving.errors import Failure, Refusal
-from regard.serving.metrics import Metrics
+from regard.serving.metrics import BatchMetrics, Metrics
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import EngineLimits
 from regard.tasks.components import AnyComponent
@@ -123,6 +123,8 @@ class Worker:
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
         self.warmed: Future[None] = Future()
+        self._queue = metrics.of_queue(served.name)
+        self._batches: dict[str, BatchMetrics] = {}
         self._changed = threading.Condition()
         self._turn = 0  # the number of batches that have run
         self._users = 0  # requests, whether or not they have rows
@@ -188,9 +190,9 @@ class Worker:
         self.queued_requests += sign
         if self.closing:  # the figures of the name are those of its next model, or forgotten
             return
-        name = self.served.name
-        self.metrics.queued_tokens.labels(name).set(self.queued_tokens)
-        self.metrics.queued_requests.labels(name).set(self.queued_requests)
+        tokens, requests = self._queue
+        tokens.set(self.queued_tokens)
+        requests.set(self.queued_requests)
 
     # In the thread of the model.
 
@@ -410,9 +412,7 @@ class Worker:
             return
         rows = self._session.rows + sum(output.result is not None for output in outputs)
         seconds = time.perf_counter() - start
-        self._observe("generate", rows, rows / self.limits.slots)
-        self._time("generate", rows, seconds)
-        self._set_rate(rows, seconds)
+        self._observe("generate", rows, rows / self.limits.slots, rows, seconds)
         for output in outputs:
             self._take(output)
 
@@ -448,21 +448,22 @@ class Worker:
         self, component: AnyComponent | None, rows: int, tokens: int, seconds: float
     ) -> None:
         name = "call" if component is None else component.name
-        self._observe(name, rows, min(1.0, tokens / self.batch_tokens))
-        self._time(name, tokens, seconds)
-        self._set_rate(tokens, seconds)
+        self._observe(name, rows, min(1.0, tokens / self.batch_tokens), tokens, seconds)
 
     def _set_rate(self, tokens: int, seconds: float) -> None:
         if seconds > 0:
             self.rate = MEMORY * self.rate + (1 - MEMORY) * tokens / seconds
 
-    def _observe(self, name: str, rows: int, fill: float) -> None:
-        self.metrics.batch_rows.labels(self.served.name, name).observe(rows)
-        self.metrics.batch_fill.labels(self.served.name, name).observe(fill)
-
-    def _time(self, name: str, tokens: int, seconds: float) -> None:
-        self.metrics.tokens.labels(self.served.name, name).inc(tokens)
-        self.metrics.seconds.labels(self.served.name, name).inc(seconds)
+    def _observe(self, name: str, rows: int, fill: float, tokens: int, seconds: float) -> None:
+        """Count a batch of a component, or a step."""
+        if name not in self._batches:
+            self._batches[name] = self.metrics.of_batches(self.served.name, name)
+        figures = self._batches[name]
+        figures.rows.observe(rows)
+        figures.fill.observe(fill)
+        figures.tokens.inc(tokens)
+        figures.seconds.inc(seconds)
+        self._set_rate(tokens, seconds)
 
 
 def _reason(error: Exception) -> Exception:
