@@ -1,6 +1,8 @@
 """Peak memory and time of ``regard prepare`` for growing numbers of lines, which are made here.
 
 Memory is that of the command and its workers together; pages that several share count once (PSS).
+Pages of files, those of libraries most of all, are also shared with other programs, which may come
+and go: anonymous memory, which the command allocates itself, is therefore printed apart.
 
 Command: python bench/prepare.py --lines 200000 2000000 --workers 2
 """
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +32,7 @@ steps = 1
 """
 WORDS = 20_000
 INTERVAL = 0.1  # seconds between two looks at the memory
+PEAKS = {"Pss:": "peak MB", "Pss_Anon:": "anonymous MB"}  # fields of smaps_rollup
 
 
 def write_lines(folder: Path, name: str, lines: int, seed: int) -> None:
@@ -48,7 +52,7 @@ def write_lines(folder: Path, name: str, lines: int, seed: int) -> None:
 
 
 def measure(lines: int, workers: int, unique: bool) -> dict[str, float]:
-    """Lines, seconds, and the peak memory of all processes of the command in MB."""
+    """Lines, seconds, and peaks of the memory of all processes of the command in MB."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_lines(folder, "train", lines, 1)
@@ -59,15 +63,15 @@ def measure(lines: int, workers: int, unique: bool) -> dict[str, float]:
         words += ["--deduplicate"] if unique else []
         begun = time.monotonic()
         process = subprocess.Popen([sys.executable, "-m", "regard", *map(str, words)])
-        peak = 0
+        peaks = Counter[str]()
         while process.poll() is None:
-            peak = max(peak, sum(map(shared_kilobytes, [process.pid, *children(process.pid)])))
+            peaks |= sum(map(kilobytes, [process.pid, *children(process.pid)]), Counter[str]())
             time.sleep(INTERVAL)
         if process.returncode:
             sys.exit(process.returncode)
         seconds = time.monotonic() - begun
         return {"lines": lines, "workers": workers, "seconds": round(seconds, 1)} | {
-            "peak MB": round(peak / 1024, 1)
+            name: round(peak / 1024, 1) for name, peak in peaks.items()
         }
 
 
@@ -80,13 +84,15 @@ def children(pid: int) -> list[int]:
     return []
 
 
-def shared_kilobytes(pid: int) -> int:
+def kilobytes(pid: int) -> Counter[str]:
     """The memory of a process in kB: its own pages, and its share of the others."""
+    sizes = Counter[str]()
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
+            name, *words = line.split()
+            if name in PEAKS:
+                sizes[PEAKS[name]] = int(words[0])
+    return sizes
 
 
 def main() -> None:

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from regard.data.batches import shards
 from regard.data.batches.pair_dataset import PairStore, texts_of
-from regard.data.batches.shards import TokenShard, TokenShardPair
+from regard.data.batches.shards import PackedRows, TokenShard, TokenShardPair
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Lines
 from regard.ground.errors import BadInput
+from regard.ground.workers import Workers
 from small_shards import write_rows
 
 ROWS = [[1, 2, 3], [], [65_535], [0, 9]]
@@ -312,6 +313,41 @@ def test_an_encoder_that_loses_a_text_is_noticed(files, tmp_path):
 def test_arrays_are_rows_too(tmp_path):
     stored = write_rows(tmp_path / "a", [np.array([1, 2]), np.array([3])], vocab=5)
     assert [row.tolist() for row in stored] == [[1, 2], [3]]
+
+
+@given(st.lists(st.lists(st.integers(0, 2**40), max_size=5), max_size=8), st.booleans())
+def test_packed_rows_come_back_from_one_array(rows, as_arrays):
+    packed = PackedRows.of([np.array(row, np.int64) for row in rows] if as_arrays else rows)
+    assert [row.tolist() for row in packed.rows] == rows
+    assert all(np.shares_memory(row, packed.ids) for row in packed.rows if len(row))
+
+
+def test_workers_send_rows_as_arrays():
+    """Lists of numbers would be most of the memory of the process that writes them."""
+    sent = []
+
+    class Watched(Workers):
+        def __init__(self, begin):
+            super().__init__(1)
+            self.work = begin()
+
+        def close(self):
+            self.work = None
+
+        def submit(self, job):
+            packed = self.work(*job)
+            sent.extend(packed)
+            return lambda: packed
+
+    texts = [[["a", "bc"], ["", "def"]], [["g"], ["hi"]]]
+    encoders = [lambda texts: [[*text.encode()] for text in texts]] * 2
+    alone = [*shards.encode_chunks(encoders, texts, None)]
+    together = [
+        [[row.tolist() for row in side] for side in sides]
+        for sides in shards.encode_chunks(encoders, texts, Watched)
+    ]
+    assert together == alone and len(sent) == 4
+    assert all(type(part) is np.ndarray for packed in sent for part in packed)
 
 
 def test_a_full_disk_is_reported_with_the_name(tmp_path):

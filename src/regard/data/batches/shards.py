@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, starmap
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -42,6 +42,26 @@ class Chunk(NamedTuple):
 
     sides: Sequence[Sequence[Ids]]
     is_open: bool = False
+
+
+class PackedRows(NamedTuple):
+    """Rows end to end in an array: lists of numbers take several times its memory."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Ids]) -> "PackedRows":
+        """Pack rows: arrays, or sequences of numbers."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        if rows and all(isinstance(row, np.ndarray) for row in rows):
+            return cls(np.concatenate(rows, dtype=np.int64), lengths)
+        return cls(np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum()), lengths)
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """A view of each row."""
+        return np.split(self.ids, np.cumsum(self.lengths))[:-1]
 
 
 class TokenShard:
@@ -216,8 +236,7 @@ class _Staged:
         self._append(".idx", np.zeros(1, OFFSET))
 
     def add(self, rows: Sequence[Ids], is_open: bool) -> None:
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+        ids, lengths = PackedRows.of(rows)
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
             raise ValueError(
                 f"{self.path}: an id is not below the size of the vocabulary, {self.vocab}"
@@ -271,17 +290,21 @@ def encode_chunks(
     start_workers: StartWorkers | None,
 ) -> Iterator[list[Sequence[Ids]]]:
     """Rows of the texts of every side, chunk by chunk; workers encode several chunks at once."""
-    jobs = ((sides,) for sides in chunks)
-    begin = partial(_side_encoder, encoders)
     if start_workers is None:
-        yield from starmap(begin(), jobs)
+        for sides in chunks:
+            yield _encode_sides(encoders, sides)
         return
-    with start_workers(begin) as workers:
-        yield from workers.map(jobs)
+    with start_workers(partial(_side_packer, encoders)) as workers:
+        for packed in workers.map((sides,) for sides in chunks):
+            yield [side.rows for side in packed]
 
 
-def _side_encoder(encoders: Sequence[Encode]) -> Callable[..., list[Sequence[Ids]]]:
-    return partial(_encode_sides, encoders)
+def _side_packer(encoders: Sequence[Encode]) -> Callable[..., list[PackedRows]]:
+    return partial(_pack_sides, encoders)
+
+
+def _pack_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[PackedRows]:
+    return [*map(PackedRows.of, _encode_sides(encoders, sides))]
 
 
 def _encode_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[Sequence[Ids]]:
