@@ -1,6 +1,7 @@
 """Milliseconds of the host's processor in one training step, by the number of processes.
 
     python bench/host_step.py [--steps 192] [--pairs 20000] [--tokens 4096] [--kinds pretrain]
+    python bench/host_step.py --kinds translate --copies 10 --memory
 
 Each process takes one batch of a step, so a step of n processes has n batches. Counted is the time
 of the processor in all threads of rank 0, for everything beside the model: batches are drawn,
@@ -10,7 +11,8 @@ had cut the same window into batches. Data: the built-in
 language, tokenised before; with BPE-dropout, which tokenises in every epoch; and its English as
 rows to pre-train on, with masks drawn in every epoch. The first step, which opens the data, is left
 out; the mean of the others counts. A process cuts a window in about 63 steps, for any number of
-processes.
+processes. ``--memory`` prints the memory of one process after its steps instead, over ``--copies``
+of the pairs: that of its own, and the pages of mapped files, which the system may take back.
 """
 
 import argparse
@@ -175,12 +177,21 @@ def milliseconds(job: Job, size: int, steps: int) -> float:
     return fmean(times[1:])
 
 
+def megabytes(*names: str) -> list[float]:
+    """Sizes of the memory of this process, as Linux names them."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    sizes = {name: size for name, _, size in (line.partition(":") for line in lines)}
+    return [int(sizes[name].split()[0]) / 1_024 for name in names]
+
+
 def main() -> None:
     """A row for each kind of data, a column for each number of processes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=192)
     parser.add_argument("--pairs", type=int, default=20_000)
     parser.add_argument("--tokens", type=int, default=4_096)
+    parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--memory", action="store_true")
     kinds = ("translate", "translate, BPE-dropout", "pretrain")
     parser.add_argument("--kinds", nargs="*", choices=kinds, default=kinds)
     asked = parser.parse_args()
@@ -190,19 +201,26 @@ def main() -> None:
         "translate, BPE-dropout": TRANSLATE.format(tokens=asked.tokens, dropout=0.1),
         "pretrain": PRETRAIN.format(tokens=asked.tokens),
     }
-    print(f"| host ms a step | {' | '.join(f'{size} ranks' for size in SIZES)} |")
-    print("|---" * (1 + len(SIZES)) + "|")
+    columns = ("own MB", "mapped MB") if asked.memory else [f"{size} ranks" for size in SIZES]
+    print(f"| {'memory' if asked.memory else 'host ms a step'} | {' | '.join(columns)} |")
+    print("|---" * (1 + len(columns)) + "|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(corpus(asked.pairs, 100, 100), folder)
+        for path in folder.glob("train.*"):
+            path.write_text(path.read_text() * asked.copies)
         for number, kind in enumerate(asked.kinds):
             text = recipes[kind]
             path = folder / f"{number}.toml"
             path.write_text(text)
             alone = World(0, 1, torch.device("cpu"))
             job = prepare(read(path), folder / f"run-{number}", alone, data=folder).job
-            times = (milliseconds(job, size, asked.steps) for size in SIZES)
-            print(f"| {kind} | {' | '.join(f'{one:.1f}' for one in times)} |", flush=True)
+            if asked.memory:
+                milliseconds(job, 1, asked.steps)
+                figures = iter(megabytes("RssAnon", "RssFile"))
+            else:
+                figures = (milliseconds(job, size, asked.steps) for size in SIZES)
+            print(f"| {kind} | {' | '.join(f'{figure:.1f}' for figure in figures)} |", flush=True)
 
 
 if __name__ == "__main__":

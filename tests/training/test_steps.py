@@ -1,5 +1,6 @@
 """A process reads its own rows of a step, and knows the weight of all where it can."""
 
+import tracemalloc
 from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
@@ -12,7 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.batches.pair_dataset import PairDataset
 from regard.data.batches.sampler import START, Dataset, Sampler
+from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_staged
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
@@ -260,3 +263,41 @@ def test_steps_are_read_ahead_where_a_dataset_asks_for_it(monkeypatch):
     ahead = list(islice(stream, 5))
     stream.close()
     assert [(s.cursor, s.slices) for s in ahead] == [(s.cursor, s.slices) for s in plain]
+
+
+class PairLengths:
+    """As much of an objective of pairs as steps need."""
+
+    @staticmethod
+    def lengths(sizes_NS):
+        return sizes_NS + 1
+
+    @staticmethod
+    def weights(sizes_NS):
+        return sizes_NS[:, 1] + 1
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
+    """Of 2,000 and 40,000 pairs, a window is in memory; an index for each pair would be 320 kB."""
+    monkeypatch.setattr(PairDataset, "window", 500)
+
+    def peak(pairs):
+        paths = [tmp_path / f"{pairs}.{side}" for side in ("source", "target")]
+        rows = [[1] * (1 + row % 9) for row in range(pairs)]
+        write_staged(paths, [9, 9], [Chunk([rows, rows])], tmp_path / f"{pairs}.json")
+        dataset = PairDataset(TokenShardPair(*map(TokenShard, paths)), None)
+        sampler = Sampler(dataset, PairLengths, BatchLimits(100, 20, 10), seed=1)
+        drawn = read_steps(replace_sampler(job(World(0, 1, CPU), 2), sampler), START)
+        tracemalloc.start()
+        for _ in range(200):
+            next(drawn)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    few, many = peak(2_000), peak(40_000)
+    assert many < few + 50_000
+
+
+def replace_sampler(parts, sampler):
+    return SimpleNamespace(**{**vars(parts), "sampler": sampler, "objective": sampler.objective})

@@ -119,6 +119,12 @@ def test_lengths_are_unknown_if_those_of_a_corpus_are():
     assert mixture.weights(None, 0, np.arange(6)) is None
 
 
+def test_no_rows_can_be_read():
+    """A process may have no row of a batch."""
+    mixture = mixed_dataset([Letters("a", 3), Letters("b", 4)], {"a": 1.0, "b": 1.0}, 0)
+    assert mixture.read(2, np.zeros(0, np.int64)) == []
+
+
 def test_one_corpus_without_weights_is_not_mixed():
     corpus = Letters("a", 3)
     assert mixed_dataset([corpus], {}, 1) is corpus

@@ -150,4 +150,5 @@ def mixed_dataset(
 
 def _order(parts: Sequence[RoundRows]) -> np.ndarray:
     """The place, among the rows of all parts, of each index."""
-    return np.argsort(np.concatenate([part.places_N for part in parts]))
+    places = (part.places_N for part in parts)
+    return np.argsort(np.concatenate([np.zeros(0, np.int64), *places]))
