@@ -49,7 +49,7 @@ def bert_large(rows: int, length: int, tiny: bool) -> Parts:
     vocab, objective = facts.trunk.embed.vocab, MaskedLM()
     limits = BatchLimits(rows * length, rows, length)
     corpus = [*map(annotated, masked_rows(rows, length, vocab))]
-    shape = StepShape(rows * length, objective.max_positions(limits), vocab)
+    shape = StepShape(rows * length, objective.max_positions(limits), vocab, rows * length**2)
     return built(facts), objective, corpus, lambda batch: objective.collate(batch, limits), shape
 
 
@@ -59,7 +59,7 @@ def gpt2_xl(rows: int, length: int, tiny: bool) -> Parts:
     facts = change(facts, **TINY) if tiny else facts
     vocab, limits = facts.trunk.embed.vocab, BatchLimits(rows * length, rows, length)
     corpus = next_tokens(blocks(rows, length, vocab))
-    shape = StepShape(rows * length, rows * length, vocab)
+    shape = StepShape(rows * length, rows * length, vocab, rows * length**2)
     return built(facts), CAUSAL_LM, corpus, lambda batch: CAUSAL_LM.collate(batch, limits), shape
 
 
@@ -71,7 +71,7 @@ def t5_3b(rows: int, length: int, tiny: bool) -> Parts:
     draw = np.random.default_rng(1)
     pairs = [tuple(draw.integers(3, vocab, (2, length - 1)).tolist()) for _ in range(rows)]
     limits = BatchLimits(rows * length, rows, length)
-    shape = StepShape(rows * length, rows * length, vocab)
+    shape = StepShape(rows * length, rows * length, vocab, rows * length**2)
     return built(facts), objective, pairs, lambda batch: objective.collate(batch, limits), shape
 
 

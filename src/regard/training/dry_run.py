@@ -144,7 +144,11 @@ def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     ]
     filled = limits.tokens / max(1, tokens)  # on a GPU every batch has the same size
     step = StepShape(
-        limits.tokens, round(targets * filled), max(outputs, default=0), limits.accumulate > ranks
+        limits.tokens,
+        round(targets * filled),
+        max(outputs, default=0),
+        limits.rows * limits.longest**2,
+        limits.accumulate > ranks,
     )
     estimate = estimate_memory(
         job.model,

@@ -3,7 +3,8 @@
 Weights, gradients and moments are counted. Activations are what torch keeps for the backward pass
 of a block (after Korthikanti et al., 2022, arXiv:2205.05198, section 4.1, with attention that keeps
 no weights): the inputs of linear layers, the outputs that a nonlinearity or attention reads, and
-the fp32 inputs of norms. Compiled steps keep less.
+the fp32 inputs of norms. Attention with a learned position bias keeps tables of all pairs. Compiled
+steps keep less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, fields
 from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.parts.attention import HeadsModule
 from regard.training.parallel import blocks_by_stack, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
@@ -32,6 +34,7 @@ SOURCE = {False: "GPT-2", True: "GPT-2 XL"}  # measured on an H200: bench/RESULT
 USABLE = 0.92  # of the memory: the rest is for CUDA, kernels, NCCL and fragments
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
+PAIR = 8  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
 MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
 AHEAD = 2  # blocks whose weights are whole: the one that runs, and the next
 
@@ -71,11 +74,15 @@ def _shown(size: float) -> str:
 
 @dataclass(frozen=True)
 class StepShape:
-    """Sizes of a slice of a step: ``tokens`` of each stack, and targets with ``logits`` each."""
+    """Sizes of a slice of a step: ``tokens`` of each stack, and targets with ``logits`` each.
+
+    ``pairs`` are the queries and keys of a head over all rows, padded.
+    """
 
     tokens: int
     targets: int
     logits: int
+    pairs: int
     accumulated: bool = False
 
 
@@ -104,7 +111,7 @@ def estimate_memory(
     else:
         gathered = width * count if half else 0  # copies of the weights of products
         reduced = FP32 * trained if ranks > 1 else 0  # buckets of DDP
-    activations = step.tokens * sum(_kept(stack, config, width) for stack in blocks)
+    activations = sum(_kept(stack, step, config, width) for stack in blocks)
     persistent = FP32 * trained / shards if step.accumulated else 0
     return MemoryEstimate(
         weights=FP32 * (1 + averaged) * count / shards,
@@ -122,22 +129,30 @@ def has_uncounted_layers(model: nn.Module) -> bool:
     return not all(stack.attends for stack in stacks_of(model))
 
 
-def _kept(blocks: Sequence[nn.Module], config: DistributedConfig, width: int) -> float:
-    """Bytes of a token that a stack keeps for the backward pass."""
-    each = [_kept_by_block(block, width) for block in blocks]
+def _kept(
+    blocks: Sequence[nn.Module], step: StepShape, config: DistributedConfig, width: int
+) -> float:
+    """Bytes that a stack keeps for the backward pass."""
+    each = [step.tokens * _kept_of_token(b, width) + step.pairs * _kept_of_pair(b) for b in blocks]
     if not config.checkpoint_blocks or not each:
         return sum(each)
     inputs = sum(_state_size(block) * FP32 for block in blocks)
-    return inputs + max(each)
+    return step.tokens * inputs + max(each)
 
 
-def _kept_by_block(block: nn.Module, width: int) -> float:
+def _kept_of_token(block: nn.Module, width: int) -> float:
     size = 0
     for name, module in block.named_modules():
         if isinstance(module, nn.Linear):
             size += width * module.in_features
             size += 0 if name.split(".")[-1] in RESIDUAL else width * module.out_features
     return size + 2 * FP32 * _state_size(block)  # the norms of both sublayers
+
+
+def _kept_of_pair(block: nn.Module) -> int:
+    """Bytes of the tables of all heads whose score has weights."""
+    attentions = (module for module in block.modules() if isinstance(module, HeadsModule))
+    return sum(PAIR * a.heads.count for a in attentions if any(True for _ in a.score.parameters()))
 
 
 def _state_size(block: nn.Module) -> int:
