@@ -1,7 +1,7 @@
 """Training steps whose batches are drawn, and whose rows are read later or ahead of time."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from regard.training.distributed import World
 from regard.training.loop.events import Job
 
 Item = TypeVar("Item")
+COUNTED = 3  # sums of a batch that are there for all data: rows, tokens, operations
 
 
 class DrawnSlice(NamedTuple):
@@ -68,7 +69,8 @@ def draw_alone(job: Job, start: Cursor) -> Iterator[DrawnStep]:
             DrawnSlice(number, partial(batches[which].read, rows), batches[which].begins)
             for number, which, rows in share(job.world, count, splits)
         ]
-        yield DrawnStep(cursors[-1], slices, _sums(job, batches))
+        sums = step_sums(job, batches[0].lengths.shape[1], batch_sums(job, batches))
+        yield DrawnStep(cursors[-1], slices, sums)
 
 
 def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice]]:
@@ -83,17 +85,31 @@ def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice
     ]
 
 
-def _sums(job: Job, batches: Sequence[SampledBatch]) -> StepSums:
-    weights = [batch.weights(job.objective) for batch in batches]
-    known = [weight for weight in weights if weight is not None]
-    indices = np.concatenate([batch.indices for batch in batches])
+def batch_sums(job: Job, batches: Iterable[SampledBatch]) -> np.ndarray:
+    """Sums of each batch: ``COUNTED`` ones, rows of each corpus, weights of targets if known."""
+
+    def sums(batch: SampledBatch) -> list[float]:
+        counted = len(batch), batch.lengths.sum(), job.flops(batch.lengths)
+        corpora, weights = batch.dataset.count_corpora(batch.indices), batch.weights(job.objective)
+        weight = () if weights is None else np.atleast_1d(weights.sum(axis=0))
+        return [*counted, *corpora.values(), *weight]
+
+    rows = [*map(sums, batches)]
+    return np.array(rows, np.float64).reshape(len(rows), -1 if rows else 0)
+
+
+def step_sums(job: Job, sides: int, sums_BC: np.ndarray) -> StepSums:
+    """The sums of a step, from the sums of its batches."""
+    sums_C = sums_BC.sum(axis=0)
+    corpora = [*job.sampler.dataset.count_corpora(np.zeros(0, np.int64))]
+    weight = sums_C[COUNTED + len(corpora) :]
     return StepSums(
-        sides=batches[0].lengths.shape[1],
-        rows=len(indices),
-        tokens=sum(int(batch.lengths.sum()) for batch in batches),
-        flops=sum(job.flops(batch.lengths) for batch in batches),
-        corpora=job.sampler.dataset.count_corpora(indices),
-        weight=np.concatenate(known).sum(axis=0) if len(known) == len(weights) else None,
+        sides=sides,
+        rows=int(sums_C[0]),
+        tokens=int(sums_C[1]),
+        flops=float(sums_C[2]),
+        corpora=dict(zip(corpora, map(int, sums_C[COUNTED:]), strict=False)),
+        weight=(weight if len(weight) > 1 else weight[0]) if len(weight) else None,
     )
 
 

@@ -14,13 +14,12 @@ from itertools import islice, repeat
 import numpy as np
 import torch
 
-from regard.data.batches.sampler import Cursor, SampledBatch, Sampler, WindowBatches
-from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, StepSums, read_ahead
+from regard.data.batches.sampler import Cursor, Sampler, WindowBatches
+from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, batch_sums, read_ahead, step_sums
 from regard.training.loop.events import Job
 
 Round = tuple[Sequence[Cursor], WindowBatches]
 """Cursors of as many windows as there are processes, and the window of this process."""
-COUNTED = 3  # sums of a batch that are there for all data: rows, tokens, operations
 
 
 def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep]:
@@ -41,7 +40,8 @@ def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep
         while len(sums_BC) >= count:
             last = len(windows) - len(sums_BC) + count - 1
             own = [slices.popleft() for _ in range(count * splits // job.world.size)]
-            yield DrawnStep(windows.cursor_after(last), own, windows.step_sums(sums_BC[:count]))
+            sums = step_sums(job, window.lengths.shape[1], sums_BC[:count])
+            yield DrawnStep(windows.cursor_after(last), own, sums)
             drawn, sums_BC = drawn + count, sums_BC[count:]
 
 
@@ -76,7 +76,7 @@ class SharedWindows:
         cls, job: Job, sampler: Sampler, cursors: Sequence[Cursor], window: WindowBatches
     ) -> "SharedWindows":
         """Gather the sums of the windows of all processes."""
-        own_BC = _batch_sums(job, window)
+        own_BC = batch_sums(job, window)
         sizes_W = _all_gather(job, np.array([*own_BC.shape, window.left_out]))
         counts_W, most = sizes_W[:, 0], sizes_W[:, :2].max(axis=0)
         padded_BC = np.zeros(most)
@@ -126,34 +126,8 @@ class SharedWindows:
         number = batch - int(self.counts_W[:window].sum())
         return self.sampler.after(self.cursors[window], number, int(self.counts_W[window]))
 
-    def step_sums(self, sums_BC: np.ndarray) -> StepSums:
-        """The sums of a step, from the sums of its batches."""
-        sums_C = sums_BC.sum(axis=0)
-        corpora = [*self.window.dataset.count_corpora(np.zeros(0, np.int64))]
-        weight = sums_C[COUNTED + len(corpora) :]
-        return StepSums(
-            sides=self.window.lengths.shape[1],
-            rows=int(sums_C[0]),
-            tokens=int(sums_C[1]),
-            flops=float(sums_C[2]),
-            corpora=dict(zip(corpora, map(int, sums_C[COUNTED:]), strict=False)),
-            weight=(weight if len(weight) > 1 else weight[0]) if len(weight) else None,
-        )
-
     def _window_of(self, batch: np.ndarray | int) -> np.ndarray:
         return np.searchsorted(self.counts_W.cumsum(), batch, side="right")
-
-
-def _batch_sums(job: Job, window: WindowBatches) -> np.ndarray:
-    """Sums of each batch of a window: ``COUNTED`` ones, rows of each corpus, weights if known."""
-
-    def sums(batch: SampledBatch) -> list[float]:
-        counted = len(batch), batch.lengths.sum(), job.flops(batch.lengths)
-        corpora, weights = window.dataset.count_corpora(batch.indices), batch.weights(job.objective)
-        weight = () if weights is None else np.atleast_1d(weights.sum(axis=0))
-        return [*counted, *corpora.values(), *weight]
-
-    return np.array([*map(sums, window)], np.float64).reshape(len(window), -1 if len(window) else 0)
 
 
 def _all_gather(job: Job, array: np.ndarray) -> np.ndarray:
