@@ -80,6 +80,7 @@ class Component(ABC, Generic[In, Data, Out]):
     record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
     more_keys: ClassVar[tuple[str, ...]] = ()
     reads_source: ClassVar[bool] = False
+    writes: ClassVar[bool] = False  # texts, token by token
 
     @property
     def reads_images(self) -> bool:

@@ -277,6 +277,7 @@ class Writer(Component[Request, WriterData, Written]):
 
     reads_empty = True
     reads_source = True
+    writes = True
     model: DecoderModel
     method: Method
     best: int = 1

@@ -345,8 +345,7 @@ class Worker:
         most_tokens = min(self.batch_tokens, component.limits.tokens)
         queues = self._queues(component, first.row(first.waiting[0]).group)
         tokens, batch = 0, list[Place]()
-        is_alone = self.limits.exact and isinstance(component, Writer)
-        most_rows = 1 if is_alone else component.batch_size
+        most_rows = 1 if self.limits.exact and component.writes else component.batch_size
         while queues and len(batch) < most_rows:
             work, numbers = queues.popleft()
             cost = work.row(numbers[0]).cost
