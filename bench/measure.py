@@ -319,8 +319,9 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Seconds of every system in every round; each has compiled and warmed up before.
 
-    ``rounds`` are made, and up to ``most`` until the order of the systems is clear; none begins
-    after ``limit`` seconds, the first excepted.
+    Every round begins with another system: the first may find a cooler processor. ``rounds`` are
+    made, and up to ``most`` until the order of the systems is clear; none begins after ``limit``
+    seconds, the first excepted.
     """
     taken: dict[str, list[float]] = {name: [] for name in systems}
     start = time.perf_counter()
@@ -329,8 +330,9 @@ def take_turns(
             break
         if number and time.perf_counter() - start > limit:
             break
-        for name, seconds in systems.items():
-            taken[name].append(seconds())
+        first = number % len(systems)
+        for name in [*systems][first:] + [*systems][:first]:
+            taken[name].append(systems[name]())
     return taken
 
 
