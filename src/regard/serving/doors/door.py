@@ -21,6 +21,7 @@ from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
 from regard.serving.replays import Replay, ReplayRun, Replays
+from regard.serving.request_threads import RequestThreads
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
 from regard.tasks.components import AnyComponent
@@ -83,6 +84,7 @@ class Services:
     replays: Replays
     doors: Sequence["Door"]
     pixels: PixelRoom
+    threads: RequestThreads
 
 
 @dataclass(eq=False)
