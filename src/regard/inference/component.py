@@ -101,6 +101,10 @@ class Component(ABC, Generic[In, Data, Out]):
         """The number of hypotheses that are decoded for an input."""
         return 1
 
+    def candidates(self, row: Row[In, Data]) -> int:
+        """The number of tokens that the result of a row lists with their probabilities."""
+        return 0
+
     @property
     @abstractmethod
     def name(self) -> str:

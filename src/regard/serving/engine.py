@@ -301,7 +301,17 @@ class ServingEngine:
             reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
             rows = await end.keep(self._unless_abandoned(reading))
         self._check_room(worker, _tokens(component, rows))
+        self._check_candidates(component, rows)
         return component, rows
+
+    def _check_candidates(self, component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
+        """Refuse a request whose answer would list too many tokens."""
+        listed = sum(component.candidates(row) for row in rows if not isinstance(row, BadInput))
+        if listed > (most := self.limits.max_candidates):
+            raise TooLarge(
+                f"an answer with {listed} candidates is more than the {most} of a request; "
+                "ask for fewer of each token, or send fewer texts"
+            )
 
     def _check_room(self, worker: Worker, tokens: int) -> None:
         """Refuse a request that is too large, or for which the queue has no room."""

@@ -34,14 +34,14 @@ BLOCKS = (
     "footer form h1 h2 h3 h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary "
     "table ul xmp"
 )
-ENDED = dict.fromkeys(BLOCKS.split(" "), ("p",))
+ENDED: dict[str, tuple[str, ...]] = dict.fromkeys(BLOCKS.split(" "), ("p",))
 """Open elements that end, without an end tag, where an element begins."""
 ENDED |= {"li": ("li", "p"), "dd": ("dd", "dt", "p"), "dt": ("dd", "dt", "p")}
 ENDED |= {"td": ("td", "th"), "th": ("td", "th"), "tr": ("tr", "td", "th")}
 ENDED |= dict.fromkeys(("tbody", "tfoot", "thead"), ("tbody", "tfoot", "thead", "tr", "td", "th"))
 ENDED |= {"option": ("option",), "optgroup": ("optgroup", "option")}
-LIMITS = ("button", "caption", "dl", "menu", "object", "ol", "select", "table", "td", "template")
-LIMITS += ("th", "ul")  # what begins inside of these ends nothing outside
+LIMITS = ["button", "caption", "dl", "menu", "object", "ol", "select", "table", "td", "template"]
+LIMITS += ["th", "ul"]  # what begins inside of these ends nothing outside
 
 
 class OpenElements:

@@ -155,7 +155,7 @@ async def embed(exchange: Exchange) -> Response:
     body.check()
     served, inputs = model_for(exchange, embeds, "/embed"), texts_or_ids(body.inputs, "inputs")
     whole = await vectors(exchange, served, inputs, body.truncate, normalise=body.normalize)
-    return json_response([shortened(vector, body.dimensions) for vector in whole])
+    return await exchange.respond([shortened(vector, body.dimensions) for vector in whole])
 
 
 async def embed_all(exchange: Exchange) -> Response:
@@ -164,7 +164,7 @@ async def embed_all(exchange: Exchange) -> Response:
     body.check()
     served, inputs = model_for(exchange, embeds, "/embed_all"), texts_or_ids(body.inputs, "inputs")
     await check_lengths(exchange, served, "embed", inputs, body.truncate)
-    return json_response(await states(exchange, served, inputs))
+    return await exchange.respond(await states(exchange, served, inputs))
 
 
 async def states(
@@ -185,7 +185,7 @@ async def predict(exchange: Exchange) -> Response:
     await check_lengths(exchange, served, "predict", inputs, body.truncate)
     scores = await label_scores(exchange, served, inputs, raw=body.raw_scores)
     answers = [best_first(each) for each in scores]
-    return json_response(answers if is_batch else answers[0])
+    return await exchange.respond(answers if is_batch else answers[0])
 
 
 def _pairs(given: str | list[str | list[str]]) -> tuple[list[TextOrPair], bool]:
