@@ -241,12 +241,15 @@ class Exchange:
         return [_checked(row, len(inputs)) for row in prepared]
 
     async def call(
-        self, served: ServedModel, inputs: Sequence[AnyRow], function: Callable[[ServedModel], Body]
-    ) -> Body:
-        """The value of a function that needs the model for itself, to read these rows."""
-        tokens = max(1, sum(row.cost for row in inputs))
-        self.log |= {"model": served.name, "inputs": len(inputs)}
-        return await self.engine.call(served.name, function, tokens)
+        self,
+        served: ServedModel,
+        rows: Sequence[AnyRow],
+        function: Callable[[ServedModel, Sequence[int]], Sequence[Body]],
+    ) -> list[Body]:
+        """The value of each row, by a function of the model and the indices of some rows."""
+        self.log |= {"model": served.name, "inputs": len(rows)}
+        costs = [row.cost for row in rows]
+        return await self.engine.call_in_parts(served.name, function, costs)
 
     @property
     def deadline(self) -> float:

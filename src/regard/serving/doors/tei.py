@@ -172,9 +172,11 @@ async def states(
 ) -> list[np.ndarray]:
     """States (tokens, width) of each input."""
     rows = await exchange.rows(served, "embed", inputs)
-    return await exchange.call(
-        served, rows, lambda model: model.model.encode([*inputs], as_numpy=True)
-    )
+
+    def run(model: ServedModel, numbers: Sequence[int]) -> Sequence[np.ndarray]:
+        return model.model.encode([inputs[number] for number in numbers], as_numpy=True)
+
+    return await exchange.call(served, rows, run)
 
 
 async def predict(exchange: Exchange) -> Response:
