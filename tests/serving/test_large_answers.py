@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.api import Model
 from regard.inference.component import Component
 from regard.serving.doors import door, hugging_face
 from regard.serving.doors.door import count_leaves, encode_in_parts, encode_json
@@ -69,6 +70,17 @@ def test_repeated_texts_are_counted(models, monkeypatch):
         monkeypatch.setattr(Component, "run", lambda *_: pytest.fail("a batch has run"))
         answer = server.post("/models/words", body)
         assert answer.status_code == 413 and f"{2 * size} characters" in answer.json()["error"]
+
+
+def test_states_of_too_many_numbers_are_refused_before_the_run(models, monkeypatch):
+    (states,) = models["words"].encode([SENTENCES[0]], as_numpy=True)
+    with running({"words": models["words"]}, max_numbers=2 * states.size) as server:
+        body = {"inputs": [SENTENCES[0]] * 2}
+        assert np.shape(server.post("/embed_all", body).json()) == (2, *states.shape)
+        monkeypatch.setattr(Model, "encode", lambda *_: pytest.fail("the model has run"))
+        answer = server.post("/embed_all", {"inputs": [SENTENCES[0]] * 3})
+        assert answer.status_code == 413
+        assert f"{3 * states.size} numbers" in answer.json()["error"]
 
 
 LARGE = {

@@ -102,6 +102,11 @@ class Component(ABC, Generic[In, Data, Out]):
         """The number of hypotheses that are decoded for an input."""
         return 1
 
+    @property
+    def longest_row(self) -> int | None:
+        """Tokens of a row above which it would keep a server from other work; None: no limit."""
+        return None
+
     def candidates(self, row: Row[In, Data]) -> int:
         """The number of tokens that the result of a row lists with their probabilities."""
         return 0

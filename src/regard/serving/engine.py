@@ -29,7 +29,6 @@ from regard.data.batches.packing import inference_batches
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
-from regard.inference.decoder_model import Writer
 from regard.inside.edits import EditList
 from regard.serving.errors import (
     DeadlineExceeded,
@@ -431,12 +430,10 @@ def _least_tokens(inputs: Sequence[ModelInput]) -> int:
 
 
 def _check_lengths(component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
-    """Refuse texts that are longer than a batch, if nothing can run between their steps."""
-    if not isinstance(component, Writer) or component.joins:
-        return
-    most = component.limits.tokens
+    """Refuse texts whose search would keep other requests waiting for too long."""
+    most = component.longest_row
     longest = max((row.cost for row in rows if not isinstance(row, BadInput)), default=0)
-    if longest > most:
+    if most is not None and longest > most:
         raise TooLarge(f"a text of {longest} tokens is more than the {most} of one text; divide it")
 
 

@@ -332,9 +332,7 @@ def encode_in_parts(content: object) -> bytes:
     """A value as JSON, of which each part is short work: other threads run between two of them."""
     if count_leaves(content, MANY) < MANY:
         return encode_json(content)
-    if isinstance(content, Struct):
-        fields = ((name, getattr(content, name)) for name in content.__struct_fields__)
-        content = {name: value for name, value in fields if value is not UNSET}
+    content = _with_fields(content)
     if isinstance(content, dict):
         pairs = (encode_json(key) + b":" + encode_in_parts(each) for key, each in content.items())
         return b"{" + b",".join(pairs) + b"}"
@@ -349,8 +347,7 @@ def count_leaves(content: object, most: int) -> int:
         return min(content.size, most)
     if isinstance(content, str):
         return min(1 + len(content) // WORD, most)
-    if isinstance(content, Struct):
-        content = [getattr(content, name) for name in content.__struct_fields__]
+    content = _with_fields(content)
     parts = content.values() if isinstance(content, dict) else content
     count = 1
     for part in parts if isinstance(parts, Iterable) else ():
@@ -358,6 +355,14 @@ def count_leaves(content: object, most: int) -> int:
             break
         count += count_leaves(part, most - count)
     return count
+
+
+def _with_fields(content: object) -> object:
+    """A struct as the dictionary of its fields, and any other value as it is."""
+    if (names := getattr(content, "__struct_fields__", None)) is None:
+        return content
+    fields = {name: getattr(content, name) for name in names}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 def is_large(component: AnyComponent, options: Options, answers: Sequence[Answer]) -> bool:

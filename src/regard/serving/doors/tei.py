@@ -172,6 +172,9 @@ async def states(
 ) -> list[np.ndarray]:
     """States (tokens, width) of each input."""
     rows = await exchange.rows(served, "embed", inputs)
+    numbers = served.model.runner.embedder().width * sum(row.cost for row in rows)
+    if numbers > (most := exchange.engine.limits.max_numbers):
+        raise TooLarge(f"vectors of {numbers} numbers are more than the {most} of an answer")
 
     def run(model: ServedModel, numbers: Sequence[int]) -> Sequence[np.ndarray]:
         return model.model.encode([inputs[number] for number in numbers], as_numpy=True)
