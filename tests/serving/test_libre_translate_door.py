@@ -18,6 +18,7 @@ from regard.text.labels import SingleLabelSet
 from serving.running_server import running
 from small_bert import small_bert
 from small_mistakes import TRANSLATORS, small_translator
+from work import ends
 
 TEXT = "the owl sees the cow"
 
@@ -138,6 +139,57 @@ MARKUP = [
 def test_markup_stays_letter_by_letter(document):
     read = HTMLTexts(document)
     assert read.texts == ["one"] and read.replaced(["two"]) == document.replace("one", "two")
+
+
+KEPT = [
+    '<p translate="NO">a</p>one',
+    "<p Translate=no>a<p>one",
+    "<div translate=no><p>a</div>one",
+    '<div translate="no">a<p translate="yes">one</p>b</div>',
+    '<i class="x notranslate">a</i>one',
+    "<ul><li translate=no>a<ul><li>b</ul>c<li>one</ul>",
+    "<table><tr><td translate=no>a<td>one<tr translate=no><td>b</table>",
+    "<div class=notranslate>a</b>b<i>c</div>one",
+    "</>one</>",
+    "one</",
+    "one<!-- a <b>c</b>",
+    "<!-->one<!--->",
+    'one<a href="b>c</a>d',
+    '<a href="a>b">one</a>',
+    "<SCRIPT>a<b></Script >one",
+    "one<textarea>a<b>",
+]
+
+
+@pytest.mark.parametrize("document", KEPT)
+def test_what_is_no_text_stays_letter_by_letter(document):
+    read = HTMLTexts(document)
+    assert [text.strip("</") for text in read.texts] == ["one"]
+    assert read.replaced(read.texts).replace("&lt;", "<") == document
+
+
+MANY = ["<a ", "<!--", "<", "</", '<a b="', "<a b='\"", "<!", "<b>", "</b>", "<p>", "<td><p>", " "]
+MANY += ["<script>", "<title>", "<a/", "a ", "&#9", "<b translate=", "<i =", "&"]
+
+
+@pytest.mark.parametrize("before", ["", "<a translate ", "<b>a  <i>"])
+@pytest.mark.parametrize("piece", MANY)
+def test_html_of_any_kind_is_read_in_linear_time(piece, before):
+    document = before + (piece * 100_000)[:100_000] + "b"
+    with ends(20):
+        read = HTMLTexts(document)
+    assert len(read.texts) <= len(before) + 1
+
+
+def test_a_reference_to_no_character_is_a_text():
+    (text,) = HTMLTexts(f"<p>a&#{'9' * 5_000};b</p>").texts
+    assert text == "a\ufffdb"
+
+
+def test_documents_with_too_many_tags_are_refused(server):
+    body = {"q": ["<b></b>" * 20_000] * 2, "source": "en", "target": "de", "format": "html"}
+    assert "65536 tags" in ask(server, body, 413)["error"]
+    assert len(ask(server, body | {"format": "text", "source": "de", "target": "de"})) == 1
 
 
 def test_the_same_language_is_left_alone(server):

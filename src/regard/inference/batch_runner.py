@@ -21,6 +21,7 @@ from regard.ground.batch import (
     as_row,
     pack_texts,
 )
+from regard.ground.cancellation import check_wanted
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
@@ -110,6 +111,7 @@ class BatchRunner(ABC):
         limits = RECORDED if tape.live else self.limits
         for together in inference_batches(lengths, limits, sort=not tape.live):
             for numbers in _without_short_rows(together, lengths, fewest_tokens(self.device)):
+                check_wanted()
                 yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 
     @torch.no_grad()

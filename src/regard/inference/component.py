@@ -16,6 +16,7 @@ import numpy as np
 from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of
 from regard.ground.batch import BatchLimits
+from regard.ground.cancellation import check_wanted
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.ground.workers import Workers
@@ -103,6 +104,15 @@ class Component(ABC, Generic[In, Data, Out]):
         return 1
 
     @property
+    def longest_row(self) -> int | None:
+        """Tokens of a row above which it would keep a server from other work; None: no limit."""
+        return None
+
+    def candidates(self, row: Row[In, Data]) -> int:
+        """The number of tokens that the result of a row lists with their probabilities."""
+        return 0
+
+    @property
     @abstractmethod
     def name(self) -> str:
         """Name of the component: a verb."""
@@ -172,6 +182,7 @@ class Component(ABC, Generic[In, Data, Out]):
 
     def run(self, rows: Sequence[Row[In, Data]], tape: NullTape = NULL_TAPE) -> list[Result[Out]]:
         """The results of one batch."""
+        check_wanted()
         return results_of(rows, self.values(rows, tape))
 
     def run_batches(

@@ -307,6 +307,10 @@ class Writer(Component[Request, WriterData, Written]):
         return self.method.streams and self.model.joins
 
     @property
+    def longest_row(self) -> int | None:
+        return None if self.joins else self.limits.tokens
+
+    @property
     def copies(self) -> int:
         return cast(TokenSearch, self.method.search).copies if self.streams else 1
 

@@ -73,6 +73,9 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         """The positions of masks in a row."""
         return np.flatnonzero(np.equal(tokens, self.tokenizer.mask))
 
+    def candidates(self, row: Row[str, TokenRow]) -> int:
+        return self.top * len(self.masks(row.data.tokens))
+
     def shown(self, row: TokenRow) -> TokenRow:
         """Row that the model reads in place of this one; default: unchanged."""
         return row

@@ -225,6 +225,9 @@ class TextScorer(Scorer[Content]):
     def own_limit(self) -> int:
         return self.window_size
 
+    def candidates(self, row: Row[Scored, Content]) -> int:
+        return self.top * row.cost
+
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         return (filled(line, where, "empty line"),)
 

@@ -17,6 +17,7 @@ from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of, filled
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
+from regard.ground.cancellation import check_wanted
 from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inference.batch_runner import RECORDED, ModelRow, in_order
@@ -348,6 +349,7 @@ class Translator(DecoderModel):
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
         limits = RECORDED if tape.live else self.limits
         for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
+            check_wanted()
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # which already have EOS
             inputs = replace(batch.inputs, source=sources)

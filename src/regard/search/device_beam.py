@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.cancellation import check_wanted
 from regard.search.beam_rules import LENGTHS, BeamRules
 from regard.search.candidates import place
 from regard.search.constraints import Constraints
@@ -42,6 +43,7 @@ def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothes
     decoder.selector.start(longest_B, batch.prompts)
     flags: deque[AsyncCopy] = deque()
     for _ in range(longest_B.max(initial=0)):
+        check_wanted()
         decoder.step()
         flags.append(AsyncCopy(decoder.selector.going))
         if len(flags) > AHEAD and not flags.popleft().read():

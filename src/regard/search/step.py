@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.cancellation import check_wanted
 from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints, Repetition, restrict, table
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
@@ -235,6 +236,7 @@ def run(steps: TokenSteps) -> list[list[Hypothesis]]:
 
 def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
     """Step a state with tokens on the host."""
+    check_wanted()
     return state.step(torch.from_numpy(tokens_R).to(state.device))
 
 

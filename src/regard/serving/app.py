@@ -33,6 +33,7 @@ from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import ServingEngine
 from regard.serving.errors import DeadlineExceeded, Failure, Refusal, hide_paths
 from regard.serving.replays import Replays
+from regard.serving.request_threads import RequestThreads
 from regard.serving.settings import ServerSettings
 
 LOG = logging.getLogger("regard.serving")
@@ -90,7 +91,8 @@ class App:
     def __init__(self, engine: ServingEngine, doors: Sequence[Door], settings: ServerSettings):
         self.engine, self.settings = engine, settings
         replays = Replays(settings.replay_bytes, settings.replay_seconds)
-        self.services = Services(settings, replays, doors, PixelRoom(settings.limits.pixels))
+        pixels, threads = PixelRoom(settings.limits.pixels), RequestThreads()
+        self.services = Services(settings, replays, doors, pixels, threads)
         self.routes = PathTree()
         for door in doors:
             for route in door.routes:

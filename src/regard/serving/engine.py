@@ -23,6 +23,10 @@ from functools import partial
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakSet
 
+import numpy as np
+
+from regard.data.batches.packing import inference_batches
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
 from regard.inside.edits import EditList
@@ -247,9 +251,39 @@ class ServingEngine:
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
             values = list[Value]()
-            work.call = lambda: values.append(function(worker.served))
+            work.calls.append((tokens, lambda: values.append(function(worker.served))))
             await self._answered(worker, work, Deadline.after(deadline, self.limits))
             return values[0]
+
+    async def call_in_parts(
+        self,
+        model_name: str,
+        function: Callable[[ServedModel, Sequence[int]], Sequence[Value]],
+        costs: Sequence[int],
+        deadline: float | None = None,
+    ) -> list[Value]:
+        """The value of each input by a function that needs the model for itself.
+
+        ``function`` takes the indices of some inputs, as many as a batch has room for by their
+        ``costs`` in tokens, and other requests run between two calls; with ``limits.isolate``, it
+        takes all at once, as a direct call does.
+        """
+        with self._counted(), self._worker(model_name).in_use() as worker:
+            tokens = max(1, sum(costs))
+            self._check_room(worker, tokens)
+            work = self._work(None, [], tokens)
+            values: dict[int, Value] = {}
+
+            def run(numbers: Sequence[int]) -> None:
+                values.update(zip(numbers, function(worker.served, numbers), strict=True))
+
+            most = tokens if self.limits.isolate else worker.batch_tokens
+            limits = BatchLimits(most, len(costs), most)
+            for numbers in inference_batches(np.array(costs), limits):
+                own = sum(costs[number] for number in numbers)
+                work.calls.append((own, partial(run, sorted(numbers))))
+            await self._answered(worker, work, Deadline.after(deadline, self.limits))
+            return [values[number] for number in range(len(costs))]
 
     async def prepare(
         self,
@@ -301,7 +335,18 @@ class ServingEngine:
             reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
             rows = await end.keep(self._unless_abandoned(reading))
         self._check_room(worker, _tokens(component, rows))
+        _check_lengths(component, rows)
+        self._check_candidates(component, rows)
         return component, rows
+
+    def _check_candidates(self, component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
+        """Refuse a request whose answer would list too many tokens."""
+        listed = sum(component.candidates(row) for row in rows if not isinstance(row, BadInput))
+        if listed > (most := self.limits.max_candidates):
+            raise TooLarge(
+                f"an answer with {listed} candidates is more than the {most} of a request; "
+                "ask for fewer of each token, or send fewer texts"
+            )
 
     def _check_room(self, worker: Worker, tokens: int) -> None:
         """Refuse a request that is too large, or for which the queue has no room."""
@@ -382,6 +427,14 @@ def _least_tokens(inputs: Sequence[ModelInput]) -> int:
     """A number of tokens that inputs hardly fall short of, without a tokenizer."""
     texts = (given for given in inputs if isinstance(given, str))
     return sum(1 + len(text) // CHARACTERS for text in texts)
+
+
+def _check_lengths(component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
+    """Refuse texts whose search would keep other requests waiting for too long."""
+    most = component.longest_row
+    longest = max((row.cost for row in rows if not isinstance(row, BadInput)), default=0)
+    if most is not None and longest > most:
+        raise TooLarge(f"a text of {longest} tokens is more than the {most} of one text; divide it")
 
 
 def _tokens(component: AnyComponent | None, rows: Sequence[AnyRow | BadItem]) -> int:

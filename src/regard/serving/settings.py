@@ -11,8 +11,9 @@ class EngineLimits:
     """Limits of the engine.
 
     ``max_queued_tokens`` of accepted requests wait or run for a model, and ``max_queued_requests``
-    of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens. A
-    batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
+    of all models; a request has at most ``max_inputs`` inputs and ``max_request_tokens`` tokens,
+    its answer at most ``max_candidates`` tokens with probabilities, or vectors of ``max_numbers``
+    in all. A batch has at most ``max_batch_tokens`` tokens, a running generation ``slots`` rows. If
     ``isolate``, rows of two requests never share a batch, and every number of an answer equals that
     of a direct call with the inputs of the request. If ``exact``, inputs share batches only where
     on a CPU every number equals that of a direct call with this input alone.
@@ -22,6 +23,8 @@ class EngineLimits:
     max_queued_requests: int = 4_096
     max_request_tokens: int = 262_144
     max_inputs: int = 1_024
+    max_candidates: int = 131_072
+    max_numbers: int = 8_388_608
     max_batch_tokens: int = 16_384
     slots: int = 64
     deadline: float = 60.0

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, cast
 
+from regard.ground.cancellation import CancelledWork, cancelled_if
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.machine import least_stable_rows
 from regard.inference.component import AnyResult, AnyRow
@@ -44,21 +45,23 @@ Answer = AnyResult | BadItem
 
 @dataclass(eq=False)
 class Work:
-    """An accepted request: rows that wait for results, or a ``call`` that needs the model alone."""
+    """An accepted request: rows that wait for results, or ``calls`` that need the model alone.
+
+    A call has its number of tokens; other requests run between two calls.
+    """
 
     component: AnyComponent | None
     rows: Sequence[AnyRow | BadItem]
     tokens: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[list[Answer]]"
-    call: Callable[[], None] | None = None
+    calls: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
     on_piece: Callable[[str], None] | None = None
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
     own_batches: list[list[int]] = field(default_factory=list)  # of rows that wait, if isolated
     turn: int = 0  # the last batch that had rows of it, or the last before it arrived
     given_up: bool = False
-    arrived: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -70,7 +73,12 @@ class Work:
     @property
     def is_over(self) -> bool:
         """Whether every row has its answer."""
-        return self.call is None and len(self.answers) == len(self.rows)
+        return not self.calls and len(self.answers) == len(self.rows)
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether nobody waits for the answer."""
+        return self.given_up or self.future.cancelled()
 
     def row(self, number: int) -> AnyRow:
         """A good row, by its index."""
@@ -282,7 +290,7 @@ class Worker:
             self._answer(work)
 
     def _drop_given_up(self) -> None:
-        for work in [work for work in self._active if work.given_up or work.future.cancelled()]:
+        for work in [work for work in self._active if work.is_unwanted]:
             for number in range(len(work.rows)):
                 if number not in work.answers:
                     self._session.cancel((work, number))
@@ -295,11 +303,11 @@ class Worker:
 
     def _run_batch(self) -> None:
         """Run one batch: of the request that has waited longest, and rows that may share it."""
-        able = [work for work in self._active if work.call or work.waiting or work.is_over]
+        able = [work for work in self._active if work.calls or work.waiting or work.is_over]
         if not able:
             return
         first = min(able, key=lambda work: work.turn)
-        if first.call is not None:
+        if first.calls:
             self._call(first)
             return
         if first.is_over:  # all inputs were bad
@@ -310,14 +318,19 @@ class Worker:
         for work, _ in batch:
             work.turn = self._turn
         start, tokens = time.perf_counter(), sum(work.row(n).cost for work, n in batch)
-        answers = self._answers(first, batch)
+        works = {id(work): work for work, _ in batch}.values()
+        try:
+            with cancelled_if(lambda: all(work.is_unwanted for work in works)):
+                answers = self._answers(first, batch)
+        except CancelledWork:  # all will be dropped
+            return
         self._measure(first.component, len(batch), tokens, time.perf_counter() - start)
         for (work, number), answer in answers.items():
             if isinstance(answer, Exception) and not isinstance(answer, BadItem):
                 self._fail(work, answer)
             else:
                 work.answers[number] = answer
-        for work in {id(work): work for work, _ in batch}.values():
+        for work in works:
             if work.is_over and work in self._active:
                 self._answer(work)
 
@@ -374,6 +387,8 @@ class Worker:
         rows = [work.row(number) for work, number in batch]
         try:
             return dict(zip(batch, component.run(rows), strict=True))
+        except CancelledWork:
+            raise
         except Exception as error:
             answers: dict[Place, Answer | Exception] = {}
             works = {id(work): work for work, _ in batch}
@@ -384,18 +399,23 @@ class Worker:
             return answers
 
     def _call(self, work: Work) -> None:
-        """Run a function that needs the model for itself."""
-        call, work.call = work.call, None
-        assert call is not None
+        """Run the next function that needs the model for itself."""
+        tokens, call = work.calls.popleft()
+        self._turn += 1
+        work.turn = self._turn
         start = time.perf_counter()
         try:
-            call()
+            with cancelled_if(lambda: work.is_unwanted):
+                call()
+        except CancelledWork:  # it will be dropped
+            work.calls.clear()
+            return
         except Exception as error:
             self._fail(work, _reason(error))
             return
-        self._measure(None, 1, work.tokens, time.perf_counter() - start)
-        self._leave(work)
-        self._outbox.add(work.loop, _set, work.future, [], None)
+        self._measure(None, 1, tokens, time.perf_counter() - start)
+        if work.is_over:
+            self._answer(work)
 
     def _step(self) -> None:
         """Decode one token of every row of the running generation."""

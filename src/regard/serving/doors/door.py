@@ -5,12 +5,13 @@ import base64
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import TypeVar, cast
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -21,6 +22,7 @@ from regard.serving.doors.images import PixelRoom
 from regard.serving.engine import Answer, ServingEngine
 from regard.serving.errors import Refusal, TooLarge, UnknownModel
 from regard.serving.replays import Replay, ReplayRun, Replays
+from regard.serving.request_threads import RequestThreads
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
 from regard.tasks.components import AnyComponent
@@ -34,6 +36,8 @@ ENCODERS: Sequence[Callable[[ServedModel], bool]] = (
 )
 """Models that are preferred for vectors: sentence encoders, and encoders to those that write."""
 TOO_LONG = re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`$")
+MANY = 8_192  # numbers of an answer, which are encoded beside the event loop
+WORD = 16  # characters of a text for which it counts like a number
 MOST_BRACKETS = 65_536  # lists and objects of a body
 KEPT = b'"[]{}'
 OTHERS = bytes({*range(256)} - {*KEPT})
@@ -83,6 +87,7 @@ class Services:
     replays: Replays
     doors: Sequence["Door"]
     pixels: PixelRoom
+    threads: RequestThreads
 
 
 @dataclass(eq=False)
@@ -165,7 +170,7 @@ class Exchange:
         """The result of each input; a bad input is an error of the request."""
         self.log |= {"model": served.name, "inputs": len(inputs), "texts": inputs}
         answers = await self.engine.run(served.name, component, inputs, options)
-        self.keep(served, component, inputs, options, answers)
+        await self.keep(served, component, inputs, options, answers)
         return [_checked(answer, len(inputs)) for answer in answers]
 
     async def stream(
@@ -176,10 +181,10 @@ class Exchange:
         run = self.engine.stream
         async for piece in run(served.name, component, given, options, self.deadline):
             if not isinstance(piece, str):
-                self.keep(served, component, [given], options, [piece])
+                await self.keep(served, component, [given], options, [piece])
             yield piece
 
-    def keep(
+    async def keep(
         self,
         served: ServedModel,
         component: str,
@@ -197,6 +202,8 @@ class Exchange:
             for number, (given, answer) in enumerate(zip(inputs, answers, strict=True))
             if given is None and isinstance(answer, BadInput)
         }
+        large = is_large(runs, options, answers)
+        digest = await self.beside(partial(digest_of, runs, answers), large=large)
         self.runs.append(
             ReplayRun(
                 served.name,
@@ -206,11 +213,21 @@ class Exchange:
                 options,
                 edits,
                 errors,
-                digest_of(runs, answers),
+                digest,
             )
         )
         size = len(self.body) + sum(run.size for run in self.runs)
         self.services.replays.add((self.owner, self.id), Replay((*self.runs,), size))
+
+    async def beside(self, function: Callable[[], Body], *, large: bool) -> Body:
+        """The value of a function; what is large is made beside the event loop."""
+        return await self.services.threads.run(function) if large else function()
+
+    async def respond(self, content: object) -> Response:
+        """A value as a JSON response, which is encoded beside the event loop if it is large."""
+        large = count_leaves(content, MANY) >= MANY
+        body = await self.beside(partial(encode_in_parts, content), large=large)
+        return Response(body, media_type="application/json")
 
     async def rows(
         self,
@@ -224,12 +241,15 @@ class Exchange:
         return [_checked(row, len(inputs)) for row in prepared]
 
     async def call(
-        self, served: ServedModel, inputs: Sequence[AnyRow], function: Callable[[ServedModel], Body]
-    ) -> Body:
-        """The value of a function that needs the model for itself, to read these rows."""
-        tokens = max(1, sum(row.cost for row in inputs))
-        self.log |= {"model": served.name, "inputs": len(inputs)}
-        return await self.engine.call(served.name, function, tokens)
+        self,
+        served: ServedModel,
+        rows: Sequence[AnyRow],
+        function: Callable[[ServedModel, Sequence[int]], Sequence[Body]],
+    ) -> list[Body]:
+        """The value of each row, by a function of the model and the indices of some rows."""
+        self.log |= {"model": served.name, "inputs": len(rows)}
+        costs = [row.cost for row in rows]
+        return await self.engine.call_in_parts(served.name, function, costs)
 
     @property
     def deadline(self) -> float:
@@ -308,6 +328,51 @@ def encode_json(content: object) -> bytes:
     return msgspec.json.encode(content, enc_hook=_plain)
 
 
+def encode_in_parts(content: object) -> bytes:
+    """A value as JSON, of which each part is short work: other threads run between two of them."""
+    if count_leaves(content, MANY) < MANY:
+        return encode_json(content)
+    content = _with_fields(content)
+    if isinstance(content, dict):
+        pairs = (encode_json(key) + b":" + encode_in_parts(each) for key, each in content.items())
+        return b"{" + b",".join(pairs) + b"}"
+    if isinstance(content, list | tuple) or (isinstance(content, np.ndarray) and content.ndim > 1):
+        return b"[" + b",".join(map(encode_in_parts, content)) + b"]"
+    return encode_json(content)
+
+
+def count_leaves(content: object, most: int) -> int:
+    """Numbers and texts of a value of JSON; the count ends at ``most``, without a look at more."""
+    if isinstance(content, np.ndarray):
+        return min(content.size, most)
+    if isinstance(content, str):
+        return min(1 + len(content) // WORD, most)
+    content = _with_fields(content)
+    parts = content.values() if isinstance(content, dict) else content
+    count = 1
+    for part in parts if isinstance(parts, Iterable) else ():
+        if count >= most:
+            break
+        count += count_leaves(part, most - count)
+    return count
+
+
+def _with_fields(content: object) -> object:
+    """A struct as the dictionary of its fields, and any other value as it is."""
+    if (names := getattr(content, "__struct_fields__", None)) is None:
+        return content
+    fields = {name: getattr(content, name) for name in names}
+    return {name: value for name, value in fields.items() if value is not UNSET}
+
+
+def is_large(component: AnyComponent, options: Options, answers: Sequence[Answer]) -> bool:
+    """Whether answers have many numbers: of vectors, or of tokens with their candidates."""
+    good = [answer for answer in answers if not isinstance(answer, BadInput)]
+    numbers = sum(array.size for each in good for array in component.arrays(each).values())
+    candidates = max(1, cast(int, options.get("top") or 1))
+    return max(numbers, candidates * sum(each.usage for each in good)) >= MANY
+
+
 def digest_of(component: AnyComponent, answers: Sequence[Answer]) -> bytes:
     """Digest of the records of answers, or of their vectors, bit for bit."""
     digest = blake2b()
@@ -327,11 +392,9 @@ def base64_of(value: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(value, "<f4").tobytes()).decode()
 
 
-def json_response(content: object, status: int = 200, **headers: str) -> Response:
-    """A value as a JSON response."""
-    body = encode_json(content)
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(body, status, named, "application/json")
+def json_response(content: object, status: int = 200) -> Response:
+    """A small value as a JSON response."""
+    return Response(encode_json(content), status, media_type="application/json")
 
 
 def _plain(value: np.ndarray | np.generic) -> object:

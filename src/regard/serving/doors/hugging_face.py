@@ -19,12 +19,13 @@ from regard.inference.component import Result
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending
 from regard.inference.tagger import TaggedText
-from regard.serving.doors.door import Door, DoorRoute, Exchange, NotFound, json_response
+from regard.serving.doors.door import MANY, Door, DoorRoute, Exchange, NotFound
 from regard.serving.doors.images import EncodedImage, decoded_image
 from regard.serving.doors.label_scores import RankedLabel, best_first, label_scores, sigmoid
 from regard.serving.doors.openai import shortened
 from regard.serving.doors.own import path_of_predictor
 from regard.serving.doors.tei import Similarity, TruncatingRequest, cosines, vectors
+from regard.serving.errors import TooLarge
 from regard.serving.searches import method_of
 from regard.serving.served_model import Options, ServedModel
 from regard.text.tokenizers.subwords import Subwords
@@ -33,6 +34,7 @@ Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
 JSONInputs = str | list[str | dict[str, str]] | dict[str, str | list[str]]
 Parameter = bool | int | float | str | list[str] | None
+MOST_SEQUENCES = 16 << 20  # characters of filled texts, which are repeated for every candidate
 TYPES = {429: "overloaded"}  # of errors, by status
 
 
@@ -260,8 +262,18 @@ async def fill(
 ) -> object:
     """The most probable words for the mask of a text; of several masks, a list for each."""
     texts, is_list = texts_of(inputs)
+    mask = served.model.encoder.filler().mask
+    size = settings.top_k * sum(text.count(mask) * len(text) for text in texts)
+    if size > MOST_SEQUENCES:
+        raise TooLarge(
+            f"sequences of {size} characters are more than the {MOST_SEQUENCES} of an answer; "
+            "ask for fewer (top_k), or send fewer masks or texts"
+        )
     results = await exchange.results(served, "fill", texts, {"top": settings.top_k})
-    lists = [_fills(served, *pair) for pair in zip(texts, results, strict=True)]
+    lists = await exchange.beside(
+        lambda: [_fills(served, *pair) for pair in zip(texts, results, strict=True)],
+        large=size >= MANY,
+    )
     return lists if is_list else lists[0]
 
 
@@ -423,7 +435,7 @@ async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
     if name not in TASKS:
         raise NotFound(f"there is no task {shown(name)}{did_you_mean(name, TASKS)}")
     if name in READ_BYTES and not exchange.body.lstrip().startswith(b"{"):
-        return json_response(await TASKS[name](exchange, served, exchange.body, {}))
+        return await exchange.respond(await TASKS[name](exchange, served, exchange.body, {}))
     body = exchange.json(TaskRequest)
     if body.stream:
         raise BadInput("stream: use /v1/completions")
@@ -432,7 +444,7 @@ async def run_task(exchange: Exchange, *, named: bool = True) -> Response:
         name = "sentence-similarity"
     elif body.of_vectors:
         name, given = "feature-extraction", given | _vector_parameters(body)
-    return json_response(await TASKS[name](exchange, served, body.inputs, given))
+    return await exchange.respond(await TASKS[name](exchange, served, body.inputs, given))
 
 
 def _vector_parameters(body: TaskRequest) -> dict[str, Parameter]:

@@ -46,10 +46,10 @@ async def _logits(
         raise BadInput("raw_scores: this model writes its labels; they have no logits")
     rows = await exchange.rows(served, "predict", inputs)
 
-    def run(model: ServedModel) -> list[dict[str, float]]:
+    def run(model: ServedModel, numbers: Sequence[int]) -> list[dict[str, float]]:
         labels = model.model.predictor.labels
         names = () if labels is None else labels.names
-        all_logits = model.model.logits(inputs, as_numpy=True)
+        all_logits = model.model.logits([inputs[n] for n in numbers], as_numpy=True)
         return [dict(zip(names, logits_V.tolist(), strict=True)) for logits_V in all_logits]
 
     return await exchange.call(served, rows, run)

@@ -5,11 +5,11 @@ state their languages (regard serve --languages); a classifier whose labels are 
 detects them.
 """
 
-import asyncio
 import io
 import re
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import parse_qs
@@ -24,6 +24,7 @@ from starlette.responses import Response
 from regard.ground.errors import BadInput
 from regard.serving.doors.door import Door, DoorRoute, Exchange, decode_json, json_response
 from regard.serving.doors.label_scores import best_first, classifies, label_scores
+from regard.serving.errors import TooLarge
 from regard.serving.html_text import HTMLTexts
 from regard.serving.searches import method_of
 from regard.serving.served_model import ServedModel
@@ -34,6 +35,7 @@ NAMES: dict[str, str] = tomllib.loads(
     (files("regard.serving") / "languages.toml").read_text(encoding="utf-8")
 )
 MOST_FIELDS = 2_048  # of a form
+MOST_TAGS = 65_536  # of the HTML documents of a request
 LINES = re.compile(r"(\s*\n\s*)")
 
 
@@ -169,9 +171,7 @@ async def translate(exchange: Exchange) -> Response:
         likely = [best[0] for best in await detected(exchange, texts)]
         answer["detectedLanguage"], languages = likely, [each.language for each in likely]
     is_html = body.format == "html"
-    documents = await asyncio.to_thread(
-        lambda: [_document(text, is_html=is_html) for text in texts]
-    )
+    documents = await _documents(exchange, texts, is_html=is_html)
     translations: list[list[str]] = [[] for _ in texts]
     for language in dict.fromkeys(languages):
         numbers = [number for number, each in enumerate(languages) if each == language]
@@ -201,6 +201,13 @@ class Document(Struct):
             return self.html.replaced(texts)
         ends = self.between[1:]
         return self.between[0] + "".join(map(str.__add__, texts, ends))
+
+
+async def _documents(exchange: Exchange, texts: Sequence[str], *, is_html: bool) -> list[Document]:
+    if is_html and sum(text.count("<") for text in texts) > MOST_TAGS:
+        raise TooLarge(f"q: more than the {MOST_TAGS} tags of a request")
+    read = partial(_document, is_html=is_html)
+    return await exchange.services.threads.run(lambda: [*map(read, texts)])
 
 
 def _document(text: str, *, is_html: bool) -> Document:

@@ -47,7 +47,9 @@ async def embed(exchange: Exchange) -> Response:
         for index, vector in enumerate(written)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return json_response({"object": "list", "data": data, "model": served.name, "usage": usage})
+    return await exchange.respond(
+        {"object": "list", "data": data, "model": served.name, "usage": usage}
+    )
 
 
 def shortened(vector_D: np.ndarray, dimensions: int | None) -> np.ndarray:

@@ -24,6 +24,7 @@ from regard.serving.doors.door import (
     NotFound,
     digest_of,
     event,
+    is_large,
     json_response,
     resumed,
 )
@@ -325,11 +326,12 @@ async def _answered(
     for number, each in enumerate(parsed):
         if isinstance(each, BadInput):
             answers[number] = each
-    results = [result_of(component, each) for each in answers]
+    large = is_large(component, options, answers)
+    results = await exchange.beside(partial(results_of, component, answers), large=large)
     tokens = sum(each.usage for each in answers if not isinstance(each, BadInput))
     usage = {"tokens": tokens, "inputs": len(answers)}
-    exchange.keep(served, name, inputs, options, answers, edits)
-    return json_response(OwnAnswer(exchange.id, served.name, results, usage, inspected))
+    await exchange.keep(served, name, inputs, options, answers, edits)
+    return await exchange.respond(OwnAnswer(exchange.id, served.name, results, usage, inspected))
 
 
 async def _stream(
@@ -355,6 +357,11 @@ async def _stream(
             yield event(error(fault.status, fault.kind, str(fault)))
 
     return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def results_of(component: AnyComponent, answers: Sequence[Answer]) -> list[InputResult]:
+    """The result of each input."""
+    return [result_of(component, each) for each in answers]
 
 
 def result_of(component: AnyComponent, answered: Answer) -> InputResult:

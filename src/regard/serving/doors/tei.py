@@ -3,7 +3,6 @@
 The paths name no model: with several that fit, the address has one, as in /embed?model=NAME.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -116,7 +115,11 @@ def embeds(served: ServedModel) -> bool:
 
 
 async def check_lengths(
-    served: ServedModel, component: str, inputs: Sequence[ModelInput], truncate: bool | None
+    exchange: Exchange,
+    served: ServedModel,
+    component: str,
+    inputs: Sequence[ModelInput],
+    truncate: bool | None,
 ) -> None:
     """Refuse inputs that would be cut, if they may not."""
     runs = served.component(component)
@@ -128,7 +131,7 @@ async def check_lengths(
         texts = [given for given in inputs_of(runs, inputs) if not isinstance(given, list)]
         return max((runs.token_count(text, limit) for text in texts), default=0)
 
-    if (tokens := await asyncio.to_thread(longest)) > limit:
+    if (tokens := await exchange.services.threads.run(longest)) > limit:
         raise TooLarge(f"an input has {tokens} tokens, more than {limit}; truncate is false")
 
 
@@ -141,7 +144,7 @@ async def vectors(
     normalise: bool | None = True,
 ) -> list[np.ndarray]:
     """A vector for each input."""
-    await check_lengths(served, "embed", inputs, truncate)
+    await check_lengths(exchange, served, "embed", inputs, truncate)
     results = await exchange.results(served, "embed", inputs, {"normalise": normalise})
     return [result.value for result in results]
 
@@ -152,7 +155,7 @@ async def embed(exchange: Exchange) -> Response:
     body.check()
     served, inputs = model_for(exchange, embeds, "/embed"), texts_or_ids(body.inputs, "inputs")
     whole = await vectors(exchange, served, inputs, body.truncate, normalise=body.normalize)
-    return json_response([shortened(vector, body.dimensions) for vector in whole])
+    return await exchange.respond([shortened(vector, body.dimensions) for vector in whole])
 
 
 async def embed_all(exchange: Exchange) -> Response:
@@ -160,8 +163,8 @@ async def embed_all(exchange: Exchange) -> Response:
     body = exchange.json(VectorRequest)
     body.check()
     served, inputs = model_for(exchange, embeds, "/embed_all"), texts_or_ids(body.inputs, "inputs")
-    await check_lengths(served, "embed", inputs, body.truncate)
-    return json_response(await states(exchange, served, inputs))
+    await check_lengths(exchange, served, "embed", inputs, body.truncate)
+    return await exchange.respond(await states(exchange, served, inputs))
 
 
 async def states(
@@ -169,9 +172,14 @@ async def states(
 ) -> list[np.ndarray]:
     """States (tokens, width) of each input."""
     rows = await exchange.rows(served, "embed", inputs)
-    return await exchange.call(
-        served, rows, lambda model: model.model.encode([*inputs], as_numpy=True)
-    )
+    numbers = served.model.runner.embedder().width * sum(row.cost for row in rows)
+    if numbers > (most := exchange.engine.limits.max_numbers):
+        raise TooLarge(f"vectors of {numbers} numbers are more than the {most} of an answer")
+
+    def run(model: ServedModel, numbers: Sequence[int]) -> Sequence[np.ndarray]:
+        return model.model.encode([inputs[number] for number in numbers], as_numpy=True)
+
+    return await exchange.call(served, rows, run)
 
 
 async def predict(exchange: Exchange) -> Response:
@@ -179,10 +187,10 @@ async def predict(exchange: Exchange) -> Response:
     body = exchange.json(PredictRequest)
     body.check()
     served, (inputs, is_batch) = model_for(exchange, classifies, "/predict"), _pairs(body.inputs)
-    await check_lengths(served, "predict", inputs, body.truncate)
+    await check_lengths(exchange, served, "predict", inputs, body.truncate)
     scores = await label_scores(exchange, served, inputs, raw=body.raw_scores)
     answers = [best_first(each) for each in scores]
-    return json_response(answers if is_batch else answers[0])
+    return await exchange.respond(answers if is_batch else answers[0])
 
 
 def _pairs(given: str | list[str | list[str]]) -> tuple[list[TextOrPair], bool]:
@@ -208,7 +216,7 @@ async def rerank(exchange: Exchange) -> Response:
     body.check()
     served = model_for(exchange, reranks, "/rerank")
     pairs = [(body.query, text) for text in body.texts]
-    await check_lengths(served, "predict", pairs, body.truncate)
+    await check_lengths(exchange, served, "predict", pairs, body.truncate)
     scores = await label_scores(exchange, served, pairs, raw=body.raw_scores)
     ranks = [
         Rank(index, next(iter(each.values())), text if body.return_text else UNSET)
