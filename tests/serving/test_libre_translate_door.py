@@ -193,6 +193,15 @@ def test_without_a_model_nothing_is_detected(translator):
         assert broken.status_code == 400 and json.loads(broken.content)["error"]
 
 
+def test_a_form_may_have_letters_that_are_not_escaped(server):
+    text = "the schöne owl & cow"
+    answer = ask(server, {"q": text, "source": "en", "target": "de"})
+    plain = "q=the schöne owl %26 cow&source=en&target=de".encode()
+    assert server.client.post("/translate", content=plain).json() == answer
+    refused = server.client.post("/translate", content="q=ö&source=en".encode("latin-1"))
+    assert refused.status_code == 400 and "neither JSON nor a form" in refused.json()["error"]
+
+
 def test_a_form_may_be_of_several_parts(translator, tmp_path):
     path, key = tmp_path / "keys", "a-long-enough-key"
     path.write_text(f"{key}\n")

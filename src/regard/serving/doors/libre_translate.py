@@ -69,7 +69,7 @@ def _fields(content: bytes) -> dict[str, str | list[str]]:
     if content.startswith(b"--"):
         return _parts(content)
     try:
-        text = content.decode("ascii")
+        text = content.decode()
         form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
         raise BadInput("the body is neither JSON nor a form") from None
