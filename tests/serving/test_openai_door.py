@@ -91,6 +91,20 @@ def test_samples_follow_seed_and_settings(client, models):
     assert len(drawn) == 3  # without a seed, each request draws anew
 
 
+def test_texts_are_ranked_by_the_log_probabilities_of_the_model(client):
+    biased = {"presence_penalty": 2, "frequency_penalty": -2, "logit_bias": {"80": -100}}
+    common = {"model": "gpt", "prompt": [PROMPT, "A dog"], "max_tokens": 10, "seed": 1} | biased
+    every = client.completions.create(**common, n=8, best_of=8, logprobs=0).choices
+    best = client.completions.create(**common, n=2, best_of=8).choices
+    for number in range(2):
+        texts = every[8 * number : 8 * number + 8]
+        means = [np.mean(choice.logprobs.token_logprobs) for choice in texts]
+        assert means == sorted(means, reverse=True)
+        chosen = best[2 * number : 2 * number + 2]
+        assert [choice.text for choice in chosen] == [choice.text for choice in texts[:2]]
+        assert all(choice.logprobs is None for choice in chosen)
+
+
 def test_stop_strings_and_changed_logits(client, models):
     gpt, common = models["gpt"], {"model": "gpt", "prompt": PROMPT, "temperature": 0}
     ((plain,),) = gpt.generate([PROMPT], Greedy(), max_new_tokens=8)
