@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.inference.component import AnyResult
 from regard.inference.decoder_model import Method
 from regard.inference.generator import Ending, Generation, Generator
@@ -40,6 +40,7 @@ from regard.text.vocabulary import Vocabulary
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 PARAMETER = re.compile(r"([a-z_]+): ")  # at the beginning of a message
+TOKEN_ID = re.compile(r"[0-9]{1,18}")
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # of errors, by status
 LONGEST_CHARACTER = 4  # bytes of UTF-8
 CODES = {"unknown_model": ("model_not_found", "model")}  # code and parameter, by kind
@@ -174,8 +175,8 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 def _by_token(bias: dict[str, float]) -> tuple[tuple[int, float], ...]:
     for token in bias:
-        if not (token.isascii() and token.isdigit()):
-            raise BadInput(f"logit_bias: {token!r} is not a token id")
+        if not TOKEN_ID.fullmatch(token):
+            raise BadInput(f"logit_bias: {shown(token)} is not a token id")
     return tuple(sorted((int(token), number) for token, number in bias.items()))
 
 
