@@ -159,7 +159,8 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
     settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
     admin = {"authorization": f"Bearer {ADMIN}"}
     with running({"one": models["one"]}, settings) as server:
-        for folder in ("../outside", str(tmp_path / "outside"), "missing"):
+        wrong = ("../outside", str(tmp_path / "outside"), "missing", "second\0", "long" * 2_000)
+        for folder in wrong:
             refused = server.post("/admin/models", {"folder": folder}, headers=admin)
             assert refused.status_code == 400 and str(tmp_path) not in refused.text
         loaded = server.post("/admin/models", {"folder": "second"}, headers=admin).json()
