@@ -130,6 +130,33 @@ def test_wrong_requests_get_one_line(server, body):
     assert message and "\n" not in message and "Traceback" not in message and "/etc" not in message
 
 
+SURPLUS = {
+    "/v1/generate": {"text": "a man", "prefix": "Ein"},
+    "/v1/classify": {"text": "a", "first": "b"},
+    "/v1/score": {"model": "gpt", "text": "a man", "source": "x"},
+    "/v1/choose": {"first": "a"},
+    "/v1/embed": {"model": "one", "first": "a"},
+}
+MESSAGES = {
+    "/v1/generate": "prefix",
+    "/v1/classify": "an input has text, or first and second, not text and first",
+    "/v1/score": "'source' is no key of an input",
+    "/v1/choose": "an input has first and choices, not first",
+    "/v1/embed": "an input has text, or first and second, not first",
+}
+
+
+@pytest.mark.parametrize("path", SURPLUS)
+def test_keys_that_do_not_fit_together_are_refused(server, path):
+    refused = server.post(path, SURPLUS[path])
+    assert refused.status_code == 400, refused.text
+    assert MESSAGES[path] in refused.json()["error"]["message"]
+    given = {key: value for key, value in SURPLUS[path].items() if key != "model"}
+    listed = {"inputs": [given], "model": SURPLUS[path].get("model")}
+    (result,) = server.post(path, listed).json()["results"]
+    assert MESSAGES[path] in result["error"]
+
+
 def array(value):
     return np.frombuffer(base64.b64decode(value["data"]), "<f4").reshape(value["shape"])
 

@@ -5,7 +5,7 @@ also has values of the very run that gave it; /inspect/ID runs an answered reque
 """
 
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -133,7 +133,6 @@ class ImageRequest(OwnRequest, kw_only=True):
 class WriteRequest(TextRequest, kw_only=True):
     """Settings of the search; without any, the model's own search."""
 
-    prefix: str | UnsetType = UNSET
     best: Annotated[int, Meta(ge=1, le=64)] = 1
     search: str | None = None
     beam: Count | None = None
@@ -151,6 +150,12 @@ class WriteRequest(TextRequest, kw_only=True):
         settings = {name: getattr(self, name) for name in names}
         model = cast(DecoderModel, served.model.runner)
         return {"method": method_of(model, settings, self.best), "best": self.best}
+
+
+class TranslateRequest(WriteRequest, kw_only=True):
+    """``prefix``: the beginning of the translation."""
+
+    prefix: str | UnsetType = UNSET
 
 
 class GenerateRequest(WriteRequest, kw_only=True):
@@ -194,7 +199,7 @@ class OwnAnswer(Struct):
 
 
 PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
-    "translate": ("translate", WriteRequest, "Translate texts."),
+    "translate": ("translate", TranslateRequest, "Translate texts."),
     "generate": ("generate", GenerateRequest, "Continue prompts."),
     "embed": ("embed", EmbedRequest, "One vector for each text."),
     "fill": ("fill", FillRequest, "Fill the mask tokens of texts."),
@@ -206,6 +211,7 @@ PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
     "label-image": ("predict", ImageRequest, "Labels of images."),
 }
 """The component, the body and the summary of each path."""
+MORE_KEYS = {"translate": ("prefix",)}  # of an input, by component
 
 
 def path_of_predictor(component: AnyComponent) -> str:
@@ -227,11 +233,17 @@ def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     return exchange.choose_model(name, partial(has_path, path=path), f"/v1/{path}", prefers)
 
 
-def own_input(body: OwnRequest, component: AnyComponent) -> JSONObject:
+@cache
+def _input_keys(body: type[OwnRequest]) -> tuple[str, ...]:
+    """Keys of a body that belong to one input."""
+    fields = msgspec.structs.fields(body)
+    return tuple(each.name for each in fields if each.default is UNSET)
+
+
+def own_input(body: OwnRequest) -> JSONObject:
     """The keys of one input in a body, empty if it has a list."""
-    known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
-    given = msgspec.structs.asdict(body).items()
-    return {key: value for key, value in given if key in known and value is not UNSET}
+    given = ((key, getattr(body, key)) for key in _input_keys(type(body)))
+    return {key: value for key, value in given if value is not UNSET}
 
 
 def parse_inputs(
@@ -241,10 +253,11 @@ def parse_inputs(
 
     A ``BadItem`` is in place of a bad one; images are not decoded yet.
     """
-    own = own_input(body, component)
+    own = own_input(body)
     if (body.inputs is None) == (not own):
-        keys = " or ".join(", ".join(keys) for keys in _record_keys(component))
-        raise BadInput(f"write one input ({keys}), or a list of inputs")
+        raise BadInput(f"write one input ({_listed_keys(component)}), or a list of inputs")
+    if own:
+        _check_keys(own, component)
     inputs = [own] if body.inputs is None else body.inputs
     if len(inputs) > most:
         raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
@@ -255,24 +268,35 @@ def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
     return (("image",),) if reads_images(component) else component.record_keys
 
 
+def _listed_keys(component: AnyComponent) -> str:
+    return ", or ".join(" and ".join(keys) for keys in _record_keys(component))
+
+
+def _check_keys(given: JSONObject, component: AnyComponent) -> None:
+    """Refuse an input with keys that are not read, or without those that are."""
+    more = {*component.more_keys, *MORE_KEYS.get(component.name, ())}
+    known = {key for keys in _record_keys(component) for key in keys} | more
+    for key in given:
+        if key not in known:
+            raise BadInput(f"{shown(key)} is no key of an input{did_you_mean(key, known)}")
+    if {*given} - more not in map(set, _record_keys(component)):
+        wrong = f", not {' and '.join(given)}" if given else ""
+        raise BadInput(f"an input has {_listed_keys(component)}{wrong}")
+
+
 def _parsed(
     number: int, given: str | JSONObject, component: AnyComponent, limits: RequestLimits
 ) -> ParsedInput:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
-        if reads_images(component):
-            image = given if isinstance(given, str) else given.get("image")
-            return EncodedImage.of_text(image, limits.pixels)
-        keys = component.record_keys[0]
+        keys = _record_keys(component)[0]
         if isinstance(given, str):
             if len(keys) != 1:
                 raise BadInput(f"write an object with the keys {', '.join(keys)}")
             given = {keys[0]: given}
-        keys_of_texts = {key for keys in component.record_keys for key in keys}
-        known = {*keys_of_texts, *component.more_keys, "prefix"}
-        for key in given:
-            if key not in known:
-                raise BadInput(f"{shown(key)} is no key of an input{did_you_mean(key, known)}")
+        _check_keys(given, component)
+        if reads_images(component):
+            return EncodedImage.of_text(given["image"], limits.pixels)
         return component.parse_record(given, "")
     except BadInput as error:
         return BadItem(number, str(error).removeprefix(": "))
@@ -308,7 +332,7 @@ async def _answered(
 ) -> Response:
     """The answer to inputs, some of which may be bad."""
     component = served.component(name, options)
-    texts = None if reads_images(component) else body.inputs or [own_input(body, component)]
+    texts = None if reads_images(component) else body.inputs or [own_input(body)]
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": texts}
     inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     inspected = None
