@@ -165,6 +165,20 @@ def test_offsets_count_characters_of_several_tokens(client):
     assert found.logprobs.tokens[-1] == " b"
 
 
+def test_more_texts_than_inputs_of_a_request_are_scored(models):
+    body = {"model": "gpt", "prompt": [PROMPT, "A dog"], "n": 4, "max_tokens": 2, "seed": 1}
+    with running({"gpt": models["gpt"]}, max_inputs=3) as server:
+        for more in ({"logprobs": 1}, {"presence_penalty": 1, "best_of": 5}):
+            answer = server.post("/v1/completions", body | more)
+            assert answer.status_code == 200, answer.text
+            choices = answer.json()["choices"]
+            assert len(choices) == 8
+            id_ = answer.headers["x-request-id"]
+            assert server.client.get(f"/inspect/{id_}").json()["same"]
+        refused = server.post("/v1/completions", body | {"prompt": ["a"] * 4})
+        assert refused.status_code == 413
+
+
 def test_a_prompt_alone_is_scored(client, models):
     ids = [5, 9, 40, 7]
     choice = client.completions.create(

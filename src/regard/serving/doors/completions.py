@@ -308,11 +308,14 @@ def _best(texts: Sequence[Completion], count: int) -> list[Completion]:
 async def _scored(
     exchange: Exchange, body: CompletionRequest, served: ServedModel, texts: Sequence[Completion]
 ) -> list[Completion]:
-    """Completions with the scores of prompt and continuation."""
+    """Completions with the scores of prompt and continuation, computed in parts if many."""
     most = served.model.generator.scorer().own_limit
     rows = [[*text.prompt, *text.written][:most] for text in texts]
     options = {"top": max(1, body.logprobs or 0)}
-    scores = await exchange.results(served, "score", rows, options)
+    scores, size = list[AnyResult](), exchange.engine.limits.max_inputs
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        scores += await exchange.results(served, "score", part, options)
     return [text.with_score(score) for text, score in zip(texts, scores, strict=True)]
 
 
