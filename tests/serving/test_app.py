@@ -589,6 +589,18 @@ def test_the_log_has_texts_only_if_told(models, caplog, body):
         assert ("secret" in caplog.text) == told
 
 
+@pytest.mark.parametrize(
+    ("path", "key"), [("/v1/embeddings", "input"), ("/v1/completions", "prompt")]
+)
+def test_the_log_has_the_beginning_of_the_name_of_a_user(models, caplog, path, key):
+    name = "gpt" if key == "prompt" else "one"
+    body = {"model": name, key: "a", "user": "u" * 100_000}
+    with caplog.at_level(logging.INFO, "regard.access"), running(models) as server:
+        assert server.post(path, body).status_code == 200
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [line["user"] for line in lines if line.get("path") == path] == ["u" * 64]
+
+
 def test_many_clients_get_their_own_answers(models, server):
     """Whatever shares their batches: each answer is that of the same request alone."""
     bodies = [

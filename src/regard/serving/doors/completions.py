@@ -268,7 +268,7 @@ async def complete(exchange: Exchange) -> Response:
         body.model, lambda model: "generate" in model.components, "completions"
     )
     body.check_tokens(len(served.model.generator.vocabulary))
-    exchange.log |= {} if body.user is None else {"user": body.user}
+    exchange.note_user(body.user)
     given, options = texts_or_ids(body.prompt, "prompt"), body.options
     rows = await exchange.rows(served, "generate", given, options)
     prompts = [row.data.ids[0] for row in rows]
