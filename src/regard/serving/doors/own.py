@@ -397,12 +397,17 @@ def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
 
 
 class RunAnswer(Struct):
-    """A run of a model, again; ``same``: with the records of the first run, bit for bit."""
+    """A run of a model, again; ``same``: with the records of the first run, bit for bit.
+
+    The values of ``inspect`` are of one more run, on a tape, which may take other kernels;
+    ``inspect_same``: that run has the records of the first, bit for bit, too.
+    """
 
     model: str
     component: str
     results: list[InputResult]
     same: bool
+    inspect_same: bool
     inspect: list[InsideOfRun]
 
 
@@ -421,8 +426,7 @@ async def replay(exchange: Exchange) -> Response:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
     inspection = exchange.json(Inspect) if exchange.body else Inspect()
     first, *more = [await _run_again(exchange, run, inspection) for run in kept.runs]
-    own = first.model, first.component, first.results, first.same, first.inspect
-    return json_response(ReplayAnswer(*own, id=id_, more=more))
+    return json_response(ReplayAnswer(**msgspec.structs.asdict(first), id=id_, more=more))
 
 
 async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -> RunAnswer:
@@ -431,13 +435,15 @@ async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -
         raise NotFound(f"model {kept.model} is no longer the one that answered")
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, edits=kept.edits)
+    inspected, inside = await inspect(exchange, *arguments, kept.edits, inspection)
     for number, reason in kept.errors.items():
-        answers[number] = BadItem(number + 1, reason)
+        answers[number] = inspected[number] = BadItem(number + 1, reason)
     component = served.component(kept.component, kept.options)
     results = [result_of(component, each) for each in answers]
-    _, inside = await inspect(exchange, *arguments, kept.edits, inspection)
-    same = digest_of(component, answers) == kept.digest
-    return RunAnswer(kept.model, kept.component, results, same, inside)
+    same, inspect_same = (
+        digest_of(component, each) == kept.digest for each in (answers, inspected)
+    )
+    return RunAnswer(kept.model, kept.component, results, same, inspect_same, inside)
 
 
 def error(status: int, kind: str, message: str) -> Record:
