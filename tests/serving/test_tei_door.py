@@ -130,6 +130,22 @@ def test_tokenize_and_decode(server, models, text):
     assert whole == [f"[CLS] {decoded} [SEP]"]
 
 
+SPACES = {
+    "🙂 x": ["🙂"] * 4 + [" ", "x"],
+    " a  b": ["a", " ", "b"],
+    "a   b ": ["a", " ", " ", "b", " "],
+}
+
+
+@pytest.mark.parametrize("text", SPACES)
+def test_tokens_of_spaces_have_the_spaces(server, text):
+    (tokens,) = ask(server, "/tokenize?model=gpt", {"inputs": text, "add_special_tokens": False})
+    assert [token["text"] for token in tokens] == SPACES[text]
+    assert all(text[t["start"] : t["stop"]] == t["text"] for t in tokens)
+    starts = [token["start"] for token in tokens]
+    assert starts == sorted(starts)
+
+
 def test_what_harnesses_ask_first(server, models):
     words, text = models["gpt"].tokenizer.words, "The old man reads naïve café"
     body = {"prompt": text, "add_special_tokens": False, "model": "gpt"}

@@ -1,7 +1,7 @@
 """Tokens of texts and texts of tokens, in the shapes of TEI and of evaluation harnesses."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput
 from regard.serving.doors.door import Exchange, json_response
 from regard.serving.served_model import ServedModel
 from regard.text.vocabulary import MISSING, Vocabulary
+from regard.text.words import Span
 
 ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "sep_token", "cls_token")
 BETWEEN = {"wordpiece": " "}  # special tokens and texts, by kind of vocabulary
@@ -105,8 +106,8 @@ def _tokens(served: ServedModel, text: str, *, special: bool) -> list[Token]:
     """All tokens of a text, also those after the last that the model reads."""
     cut = _vocabulary(served).segment(text)
     own = [
-        Token(id_, text[span.start : span.end], False, span.start, span.end)
-        for id_, span in zip(cut.ids, cut.spans, strict=True)
+        Token(id_, text[start:stop], False, start, stop)
+        for id_, (start, stop) in zip(cut.ids, with_spaces(text, cut.spans), strict=True)
     ]
     if not special:
         return own
@@ -118,6 +119,15 @@ def _tokens(served: ServedModel, text: str, *, special: bool) -> list[Token]:
     inner = [at for at, mark in enumerate(marks) if mark is None]
     first, last = (inner[0], inner[-1] + 1) if inner else (len(marks), len(marks))
     return [*filter(None, marks[:first]), *own, *filter(None, marks[last:])]
+
+
+def with_spaces(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Spans of tokens; an empty one after spaces, of a token of spaces alone, covers them."""
+    last = 0
+    for span in spans:
+        is_spaces = span.start == span.end and text[last : span.start].isspace()
+        yield Span(last, span.end) if is_spaces else span
+        last = max(last, span.end)
 
 
 def _vocabulary(served: ServedModel, side: int = 0) -> Vocabulary:
