@@ -93,6 +93,13 @@ def test_lines_stay_lines(server, translator):
     assert answer["translatedText"] == f"{first.text}\n\n  {second.text}\n"
 
 
+@pytest.mark.parametrize("text", ["  {} ", "\t{}\r\n {}\u3000\n\n", "\n{}", " \n ", ""])
+def test_spaces_at_the_edges_of_lines_are_kept(server, translator, text):
+    ((best, *_),) = translator.translate([TEXT])
+    answer = ask(server, {"q": text.replace("{}", TEXT), "source": "en", "target": "de"})
+    assert answer["translatedText"] == text.replace("{}", best.text)
+
+
 def test_html_keeps_its_tags(server, translator):
     document = '<p class="x">the owl <b>sees</b> <br/>the cow &amp; 3</p><!-- no --><pre>a</pre>'
     answer = ask(server, {"q": document, "source": "en", "target": "de", "format": "html"})

@@ -34,7 +34,7 @@ NAMES: dict[str, str] = tomllib.loads(
     (files("regard.serving") / "languages.toml").read_text(encoding="utf-8")
 )
 MOST_FIELDS = 2_048  # of a form
-LINES = re.compile(r"(\s*\n\s*)")
+LINE = re.compile(r"\S(?:[^\n]*\S)?")  # without spaces at its edges
 
 
 class TranslateRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -207,8 +207,11 @@ def _document(text: str, *, is_html: bool) -> Document:
     if is_html:
         read = HTMLTexts(text)
         return Document(read.texts, read)
-    lines = LINES.split(text)
-    return Document(lines[::2], None, ["", *lines[1::2], ""])
+    spans = [match.span() for match in LINE.finditer(text)]
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans), len(text)]
+    between = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    return Document([text[slice(*span)] for span in spans], None, between)
 
 
 async def _translated(
