@@ -157,6 +157,9 @@ def test_what_harnesses_ask_first(server, models):
     info = server.client.get("/tokenizer_info?model=gpt").json()
     assert info["eos_token"] == words.pieces([words.eos])[0]
     assert {"bos_token", "pad_token", "chat_template"} <= info.keys()
+    info = server.client.get("/tokenizer_info?model=one").json()
+    roles = ("unk", "mask", "sep", "cls", "pad")
+    assert [info[f"{role}_token"] for role in roles] == [f"[{role.upper()}]" for role in roles]
 
 
 def test_info(server):
@@ -201,6 +204,7 @@ def test_the_limit_of_sentence_encoders_is_that_of_their_notes():
     model.notes["embedding"] = {"pool": "mean", "longest": 12}
     with running({"sentences": model}) as server:
         assert server.client.get("/info").json()["max_input_length"] == 12
+        assert server.client.get("/tokenizer_info").json()["model_max_length"] == 12
         ask(server, "/embed", {"inputs": long, "truncate": False}, 413)
         ask(server, "/embed", {"inputs": short, "truncate": False})
         results = ask(server, "/v1/embed", {"inputs": [long, short]})["results"]

@@ -124,6 +124,8 @@ class ServedModel:
     @property
     def max_length(self) -> int | None:
         """The maximum number of tokens of an input; None: no limit."""
+        if self.encodes_sentences:
+            return self.component("embed").own_limit
         runner = self.model.runner
         return runner.truncation or runner.position_limit
 

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from contextlib import suppress
+from itertools import groupby, product
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -186,15 +187,15 @@ def _special_names(served: ServedModel) -> dict[str, str]:
 
 
 def _special_ids(served: ServedModel) -> dict[str, int]:
+    """Ids of special tokens by role, of the tokenizer, else of its vocabulary."""
     words, tokenizer = _vocabulary(served, -1), served.tokenizer
     ids = {} if tokenizer is None else dict(tokenizer.special_ids)
-    for role, usual in (("eos_token", "eos"), ("bos_token", "bos")):
-        if role not in ids:
-            try:
-                ids[role] = getattr(words, usual)
-            except BadInput:
-                continue
-    return {role: id_ for role, id_ in ids.items() if id_ >= 0}
+    for role, owner in product(ROLES, (tokenizer, words)):
+        with suppress(BadInput):
+            id_ = getattr(owner, role.removesuffix("_token"), None)
+            if id_ is not None:
+                ids.setdefault(role, id_)
+    return {role: id_ for role, id_ in ids.items() if role in ROLES and id_ >= 0}
 
 
 async def tokenizer_info(exchange: Exchange) -> Response:
