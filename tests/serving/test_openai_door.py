@@ -240,6 +240,11 @@ WRONG = {
     "logprobs": {"logprobs": 1, "stream": True},
     "logit_bias": {"logit_bias": {"cat": 1}},
     "prompt": {"prompt": ["a", 3]},
+    "temperature": {"temperature": 3},
+    "top_p": {"top_p": "high"},
+    "echo": {"echo": 1},
+    "colour": {"colour": 1},
+    "frequency_penalty": {"frequency_penalty": -3},
 }
 
 
@@ -250,6 +255,18 @@ def test_wrong_requests_name_the_parameter(server, parameter):
     assert response.status_code == 400 and error["param"] == parameter
     assert error.keys() == {"message", "type", "param", "code"}
     assert error["type"] == "invalid_request_error" and "\n" not in error["message"]
+
+
+def test_the_codes_of_errors_are_those_of_openai(server):
+    for prompt in ("a " * 200, [[5], [5] * 200]):
+        response = server.post("/v1/completions", {"model": "gpt", "prompt": prompt})
+        error = response.json()["error"]
+        assert response.status_code == 400 and error["code"] == "context_length_exceeded"
+        assert error["param"] == "prompt" and error["type"] == "invalid_request_error"
+    error = server.post("/v1/completions", {"model": "gpt"}).json()["error"]
+    assert error["param"] == "prompt" and error["code"] == "bad_input"
+    error = server.post("/v1/embeddings", {"model": "bert", "input": {}}).json()["error"]
+    assert error["param"] == "input"
 
 
 @pytest.mark.parametrize(

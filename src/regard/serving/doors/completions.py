@@ -39,7 +39,8 @@ from regard.text.continuation import BROKEN, CONTEXT, Continuation
 from regard.text.vocabulary import Vocabulary
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
-PARAMETER = re.compile(r"([a-z_]+): ")  # at the beginning of a message
+PARAMETER = re.compile(r"^([a-z_]+): |at `\$\.([a-z_]+)|field `([a-z_]+)`$")  # in a message
+TOO_LONG = re.compile(r"\d tokens, (more than|but the model has) \d")  # in a message
 TOKEN_ID = re.compile(r"[0-9]{1,18}")
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # of errors, by status
 LONGEST_CHARACTER = 4  # bytes of UTF-8
@@ -48,10 +49,12 @@ REASONS = {"eos": "stop", "stop": "stop", "length": "length", "positions": "leng
 
 
 def error(status: int, kind: str, message: str) -> dict[str, object]:
-    """The body of an error; a message that begins with a parameter names it."""
-    match = PARAMETER.match(message)
+    """The body of an error, with the parameter that the message names."""
+    match = PARAMETER.search(message)
     fallback = "server_error" if status >= 500 else "invalid_request_error"
-    code, parameter = CODES.get(kind, (kind, match and match[1]))
+    code, parameter = CODES.get(kind, (kind, match and match[match.lastindex or 0]))
+    if status == 400 and TOO_LONG.search(message):
+        code, parameter = "context_length_exceeded", "prompt"
     return {
         "error": {
             "message": message,
