@@ -159,7 +159,8 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
     settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
     admin = {"authorization": f"Bearer {ADMIN}"}
     with running({"one": models["one"]}, settings) as server:
-        for folder in ("../outside", str(tmp_path / "outside"), "missing"):
+        wrong = ("../outside", str(tmp_path / "outside"), "missing", "second\0", "long" * 2_000)
+        for folder in wrong:
             refused = server.post("/admin/models", {"folder": folder}, headers=admin)
             assert refused.status_code == 400 and str(tmp_path) not in refused.text
         loaded = server.post("/admin/models", {"folder": "second"}, headers=admin).json()
@@ -586,6 +587,18 @@ def test_the_log_has_texts_only_if_told(models, caplog, body):
         lines = [line for line in lines if line["path"] == "/v1/classify"]
         assert [line["status"] for line in lines] == [200] and lines[0]["inputs"] == 1
         assert ("secret" in caplog.text) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "key"), [("/v1/embeddings", "input"), ("/v1/completions", "prompt")]
+)
+def test_the_log_has_the_beginning_of_the_name_of_a_user(models, caplog, path, key):
+    name = "gpt" if key == "prompt" else "one"
+    body = {"model": name, key: "a", "user": "u" * 100_000}
+    with caplog.at_level(logging.INFO, "regard.access"), running(models) as server:
+        assert server.post(path, body).status_code == 200
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [line["user"] for line in lines if line.get("path") == path] == ["u" * 64]
 
 
 def test_many_clients_get_their_own_answers(models, server):

@@ -94,6 +94,13 @@ def test_lines_stay_lines(server, translator):
     assert answer["translatedText"] == f"{first.text}\n\n  {second.text}\n"
 
 
+@pytest.mark.parametrize("text", ["  {} ", "\t{}\r\n {}\u3000\n\n", "\n{}", " \n ", ""])
+def test_spaces_at_the_edges_of_lines_are_kept(server, translator, text):
+    ((best, *_),) = translator.translate([TEXT])
+    answer = ask(server, {"q": text.replace("{}", TEXT), "source": "en", "target": "de"})
+    assert answer["translatedText"] == text.replace("{}", best.text)
+
+
 def test_html_keeps_its_tags(server, translator):
     document = '<p class="x">the owl <b>sees</b> <br/>the cow &amp; 3</p><!-- no --><pre>a</pre>'
     answer = ask(server, {"q": document, "source": "en", "target": "de", "format": "html"})
@@ -243,6 +250,15 @@ def test_without_a_model_nothing_is_detected(translator):
         assert "write one of en" in error
         broken = server.client.post("/translate", content=b"\xff\xfe")
         assert broken.status_code == 400 and json.loads(broken.content)["error"]
+
+
+def test_a_form_may_have_letters_that_are_not_escaped(server):
+    text = "the schöne owl & cow"
+    answer = ask(server, {"q": text, "source": "en", "target": "de"})
+    plain = "q=the schöne owl %26 cow&source=en&target=de".encode()
+    assert server.client.post("/translate", content=plain).json() == answer
+    refused = server.client.post("/translate", content="q=ö&source=en".encode("latin-1"))
+    assert refused.status_code == 400 and "neither JSON nor a form" in refused.json()["error"]
 
 
 def test_a_form_may_be_of_several_parts(translator, tmp_path):

@@ -91,6 +91,20 @@ def test_samples_follow_seed_and_settings(client, models):
     assert len(drawn) == 3  # without a seed, each request draws anew
 
 
+def test_texts_are_ranked_by_the_log_probabilities_of_the_model(client):
+    biased = {"presence_penalty": 2, "frequency_penalty": -2, "logit_bias": {"80": -100}}
+    common = {"model": "gpt", "prompt": [PROMPT, "A dog"], "max_tokens": 10, "seed": 1} | biased
+    every = client.completions.create(**common, n=8, best_of=8, logprobs=0).choices
+    best = client.completions.create(**common, n=2, best_of=8).choices
+    for number in range(2):
+        texts = every[8 * number : 8 * number + 8]
+        means = [np.mean(choice.logprobs.token_logprobs) for choice in texts]
+        assert means == sorted(means, reverse=True)
+        chosen = best[2 * number : 2 * number + 2]
+        assert [choice.text for choice in chosen] == [choice.text for choice in texts[:2]]
+        assert all(choice.logprobs is None for choice in chosen)
+
+
 def test_stop_strings_and_changed_logits(client, models):
     gpt, common = models["gpt"], {"model": "gpt", "prompt": PROMPT, "temperature": 0}
     ((plain,),) = gpt.generate([PROMPT], Greedy(), max_new_tokens=8)
@@ -149,6 +163,20 @@ def test_offsets_count_characters_of_several_tokens(client):
     ).choices[0]
     assert found.text == prompt and found.logprobs.text_offset[-1] == len(prompt) - 2
     assert found.logprobs.tokens[-1] == " b"
+
+
+def test_more_texts_than_inputs_of_a_request_are_scored(models):
+    body = {"model": "gpt", "prompt": [PROMPT, "A dog"], "n": 4, "max_tokens": 2, "seed": 1}
+    with running({"gpt": models["gpt"]}, max_inputs=3) as server:
+        for more in ({"logprobs": 1}, {"presence_penalty": 1, "best_of": 5}):
+            answer = server.post("/v1/completions", body | more)
+            assert answer.status_code == 200, answer.text
+            choices = answer.json()["choices"]
+            assert len(choices) == 8
+            id_ = answer.headers["x-request-id"]
+            assert server.client.get(f"/inspect/{id_}").json()["same"]
+        refused = server.post("/v1/completions", body | {"prompt": ["a"] * 4})
+        assert refused.status_code == 413
 
 
 def test_a_prompt_alone_is_scored(client, models):
@@ -212,6 +240,11 @@ WRONG = {
     "logprobs": {"logprobs": 1, "stream": True},
     "logit_bias": {"logit_bias": {"cat": 1}},
     "prompt": {"prompt": ["a", 3]},
+    "temperature": {"temperature": 3},
+    "top_p": {"top_p": "high"},
+    "echo": {"echo": 1},
+    "colour": {"colour": 1},
+    "frequency_penalty": {"frequency_penalty": -3},
 }
 
 
@@ -224,6 +257,18 @@ def test_wrong_requests_name_the_parameter(server, parameter):
     assert error["type"] == "invalid_request_error" and "\n" not in error["message"]
 
 
+def test_the_codes_of_errors_are_those_of_openai(server):
+    for prompt in ("a " * 200, [[5], [5] * 200]):
+        response = server.post("/v1/completions", {"model": "gpt", "prompt": prompt})
+        error = response.json()["error"]
+        assert response.status_code == 400 and error["code"] == "context_length_exceeded"
+        assert error["param"] == "prompt" and error["type"] == "invalid_request_error"
+    error = server.post("/v1/completions", {"model": "gpt"}).json()["error"]
+    assert error["param"] == "prompt" and error["code"] == "bad_input"
+    error = server.post("/v1/embeddings", {"model": "bert", "input": {}}).json()["error"]
+    assert error["param"] == "input"
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -231,6 +276,8 @@ def test_wrong_requests_name_the_parameter(server, parameter):
         {"logprobs": 6},
         {"colour": 1},
         {"logit_bias": {"999999": 1}},
+        {"logit_bias": {"9" * 5_000: 100}},
+        {"logit_bias": {"٣": 1}},
         {"prompt": []},
         {"prompt": [999_999]},
         {"prompt": [[1], "a"]},
@@ -242,4 +289,5 @@ def test_wrong_requests_name_the_parameter(server, parameter):
 def test_other_wrong_requests(server, more):
     response = server.post("/v1/completions", {"model": "gpt", "prompt": "a"} | more)
     assert response.status_code == 400, response.text
-    assert response.json()["error"].keys() == {"message", "type", "param", "code"}
+    error = response.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"} and len(error["message"]) < 200

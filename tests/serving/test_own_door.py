@@ -14,7 +14,8 @@ from regard.inference.generator import Ending
 from regard.inside.edits import read_edits
 from regard.search.beam import Beam
 from regard.search.sample import Sample
-from regard.serving.doors import images
+from regard.serving.doors import images, inspection
+from regard.serving.doors import own as own_door
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
 from safety.frozen_folders import differences
@@ -130,6 +131,33 @@ def test_wrong_requests_get_one_line(server, body):
     assert message and "\n" not in message and "Traceback" not in message and "/etc" not in message
 
 
+SURPLUS = {
+    "/v1/generate": {"text": "a man", "prefix": "Ein"},
+    "/v1/classify": {"text": "a", "first": "b"},
+    "/v1/score": {"model": "gpt", "text": "a man", "source": "x"},
+    "/v1/choose": {"first": "a"},
+    "/v1/embed": {"model": "one", "first": "a"},
+}
+MESSAGES = {
+    "/v1/generate": "prefix",
+    "/v1/classify": "an input has text, or first and second, not text and first",
+    "/v1/score": "'source' is no key of an input",
+    "/v1/choose": "an input has first and choices, not first",
+    "/v1/embed": "an input has text, or first and second, not first",
+}
+
+
+@pytest.mark.parametrize("path", SURPLUS)
+def test_keys_that_do_not_fit_together_are_refused(server, path):
+    refused = server.post(path, SURPLUS[path])
+    assert refused.status_code == 400, refused.text
+    assert MESSAGES[path] in refused.json()["error"]["message"]
+    given = {key: value for key, value in SURPLUS[path].items() if key != "model"}
+    listed = {"inputs": [given], "model": SURPLUS[path].get("model")}
+    (result,) = server.post(path, listed).json()["results"]
+    assert MESSAGES[path] in result["error"]
+
+
 def array(value):
     return np.frombuffer(base64.b64decode(value["data"]), "<f4").reshape(value["shape"])
 
@@ -165,6 +193,26 @@ def test_a_replay_gives_the_same_answer_and_any_value(server):
     states = server.post("/inspect/mine", {"values": ["states"], "layers": [0]}).json()
     assert [*states["inspect"][1]["values"]] == ["trunk.blocks.0.output"]
     assert server.client.get("/inspect/nobodys").status_code == 404
+
+
+def test_a_replay_compares_the_run_whose_values_it_returns(server, monkeypatch):
+    text, names = SENTENCES[0], {"names": ["heads.label.logits"], "values": ["weights"]}
+    server.post("/v1/classify", {"model": "one", "text": text}, headers={"x-request-id": "plain"})
+    own = {"model": "one", "inputs": [text, {"txt": "b"}], "inspect": names}
+    taped = server.post("/v1/classify", own, headers={"x-request-id": "taped"}).json()
+    again = server.post("/inspect/taped", names).json()
+    assert again["inspect_same"] and again["inspect"] == taped["inspect"]
+    logits = array(again["inspect"][0]["values"]["heads.label.logits"])[0]
+    probability = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+    record = taped["results"][0]["records"][0]
+    assert record["probability"] == pytest.approx(probability.max(), abs=1e-7)
+
+    async def inspect_another(exchange, model, name, inputs, *more):
+        return await inspection.inspect(exchange, model, name, [SENTENCES[1]], *more)
+
+    monkeypatch.setattr(own_door, "inspect", inspect_another)
+    again = server.post("/inspect/plain", names).json()
+    assert again["same"] and not again["inspect_same"]
 
 
 @pytest.fixture(scope="module")

@@ -130,6 +130,22 @@ def test_tokenize_and_decode(server, models, text):
     assert whole == [f"[CLS] {decoded} [SEP]"]
 
 
+SPACES = {
+    "🙂 x": ["🙂"] * 4 + [" ", "x"],
+    " a  b": ["a", " ", "b"],
+    "a   b ": ["a", " ", " ", "b", " "],
+}
+
+
+@pytest.mark.parametrize("text", SPACES)
+def test_tokens_of_spaces_have_the_spaces(server, text):
+    (tokens,) = ask(server, "/tokenize?model=gpt", {"inputs": text, "add_special_tokens": False})
+    assert [token["text"] for token in tokens] == SPACES[text]
+    assert all(text[t["start"] : t["stop"]] == t["text"] for t in tokens)
+    starts = [token["start"] for token in tokens]
+    assert starts == sorted(starts)
+
+
 def test_what_harnesses_ask_first(server, models):
     words, text = models["gpt"].tokenizer.words, "The old man reads naïve café"
     body = {"prompt": text, "add_special_tokens": False, "model": "gpt"}
@@ -141,6 +157,9 @@ def test_what_harnesses_ask_first(server, models):
     info = server.client.get("/tokenizer_info?model=gpt").json()
     assert info["eos_token"] == words.pieces([words.eos])[0]
     assert {"bos_token", "pad_token", "chat_template"} <= info.keys()
+    info = server.client.get("/tokenizer_info?model=one").json()
+    roles = ("unk", "mask", "sep", "cls", "pad")
+    assert [info[f"{role}_token"] for role in roles] == [f"[{role.upper()}]" for role in roles]
 
 
 def test_info(server):
@@ -185,6 +204,7 @@ def test_the_limit_of_sentence_encoders_is_that_of_their_notes():
     model.notes["embedding"] = {"pool": "mean", "longest": 12}
     with running({"sentences": model}) as server:
         assert server.client.get("/info").json()["max_input_length"] == 12
+        assert server.client.get("/tokenizer_info").json()["model_max_length"] == 12
         ask(server, "/embed", {"inputs": long, "truncate": False}, 413)
         ask(server, "/embed", {"inputs": short, "truncate": False})
         results = ask(server, "/v1/embed", {"inputs": [long, short]})["results"]

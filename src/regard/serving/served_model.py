@@ -55,6 +55,8 @@ class ServedModel:
         self.name, self.folder, self.edits = name, folder, edits
         self.plain = model  # without edits
         self.model = model if edits is None else model.edited(edits)
+        if languages is not None and "translate" not in self.components:
+            raise BadInput(f"languages: model {name} does not translate")
         self.languages = languages or self._languages()
         self._components: OrderedDict[Hashable, AnyComponent] = OrderedDict()
 
@@ -124,6 +126,8 @@ class ServedModel:
     @property
     def max_length(self) -> int | None:
         """The maximum number of tokens of an input; None: no limit."""
+        if self.encodes_sentences:
+            return self.component("embed").own_limit
         runner = self.model.runner
         return runner.truncation or runner.position_limit
 
@@ -159,8 +163,6 @@ class ServedModel:
         self, before: "ServedModel | None", languages: tuple[str, str] | None
     ) -> "ServedModel":
         """The model with these languages; without any, with those and the edits of an earlier."""
-        if languages is not None and "translate" not in self.components:
-            raise BadInput(f"languages: model {self.name} does not translate")
         if before is None:
             return ServedModel(self.plain, self.name, self.folder, self.edits, languages)
         if "translate" in self.components:

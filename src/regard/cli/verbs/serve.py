@@ -1,5 +1,6 @@
 """``regard serve``: models over HTTP."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -7,8 +8,9 @@ from typer import Argument, Option
 
 from regard.cli import options
 from regard.cli.io.console import note
-from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.errors import BadInput, did_you_mean, shown
 
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 MISSING = "serving needs more libraries: pip install 'regard[serve]'"
 
 
@@ -124,7 +126,7 @@ def serve(
     spoken = _languages(languages or [], [each for each in names if each])
     settings = ServerSettings(
         keys=None if api_keys is None else APIKeys.read(api_keys),
-        cors=tuple(cors or ()),
+        cors=_origins(cors or []),
         limits=RequestLimits(body_bytes=max_body << 20),
         allow_edits=allow_edits,
         log_texts=log_texts,
@@ -170,6 +172,14 @@ def name_models(models: list[str], names: list[str] | None) -> list[str | None]:
     if len(names) != len(models):
         raise BadInput(f"--name: {len(names)} names for {len(models)} models; name each")
     return [*names]
+
+
+def _origins(given: list[str]) -> tuple[str, ...]:
+    """Origins as browsers write them: scheme and host without a path, or * for any."""
+    for each in given:
+        if not ORIGIN.fullmatch(each):
+            raise BadInput(f"--cors: write an origin such as https://a.example, not {shown(each)}")
+    return (*given,)
 
 
 def _languages(given: list[str], names: list[str]) -> dict[str, tuple[str, str]]:

@@ -9,14 +9,15 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.inference.component import AnyResult
 from regard.inference.decoder_model import Method
 from regard.inference.generator import Ending, Generation, Generator
@@ -38,7 +39,9 @@ from regard.text.continuation import BROKEN, CONTEXT, Continuation
 from regard.text.vocabulary import Vocabulary
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
-PARAMETER = re.compile(r"([a-z_]+): ")  # at the beginning of a message
+PARAMETER = re.compile(r"^([a-z_]+): |at `\$\.([a-z_]+)|field `([a-z_]+)`$")  # in a message
+TOO_LONG = re.compile(r"\d tokens, (more than|but the model has) \d")  # in a message
+TOKEN_ID = re.compile(r"[0-9]{1,18}")
 TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # of errors, by status
 LONGEST_CHARACTER = 4  # bytes of UTF-8
 CODES = {"unknown_model": ("model_not_found", "model")}  # code and parameter, by kind
@@ -46,10 +49,12 @@ REASONS = {"eos": "stop", "stop": "stop", "length": "length", "positions": "leng
 
 
 def error(status: int, kind: str, message: str) -> dict[str, object]:
-    """The body of an error; a message that begins with a parameter names it."""
-    match = PARAMETER.match(message)
+    """The body of an error, with the parameter that the message names."""
+    match = PARAMETER.search(message)
     fallback = "server_error" if status >= 500 else "invalid_request_error"
-    code, parameter = CODES.get(kind, (kind, match and match[1]))
+    code, parameter = CODES.get(kind, (kind, match and match[match.lastindex or 0]))
+    if status == 400 and TOO_LONG.search(message):
+        code, parameter = "context_length_exceeded", "prompt"
     return {
         "error": {
             "message": message,
@@ -104,6 +109,20 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         return self.choices if self.best_of is None else self.best_of
 
     @property
+    def bias(self) -> LogitBias:
+        """Changes of the logits."""
+        return LogitBias(
+            _by_token(self.logit_bias or {}),
+            self.presence_penalty or 0.0,
+            self.frequency_penalty or 0.0,
+        )
+
+    @property
+    def ranks_anew(self) -> bool:
+        """Whether the search has other log-probabilities than the model, by which texts rank."""
+        return self.samples > 1 and bool(self.bias)
+
+    @property
     def stops(self) -> list[str]:
         """Strings at which a continuation ends."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
@@ -111,17 +130,12 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     @property
     def search(self) -> Search:
         """Greedy search at temperature 0, else sampling, by default with a random seed."""
-        bias = LogitBias(
-            _by_token(self.logit_bias or {}),
-            self.presence_penalty or 0.0,
-            self.frequency_penalty or 0.0,
-        )
         if self.temperature == 0:
-            return Greedy(logit_bias=bias)
+            return Greedy(logit_bias=self.bias)
         seed = secrets.randbits(63) if self.seed is None else self.seed % 2**64
         temperature = 1.0 if self.temperature is None else self.temperature
         top_p = 1.0 if self.top_p is None else self.top_p
-        return Sample(temperature, 0, top_p, self.samples, seed, logit_bias=bias)
+        return Sample(temperature, 0, top_p, self.samples, seed, logit_bias=self.bias)
 
     @property
     def options(self) -> Options:
@@ -164,8 +178,8 @@ class CompletionRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 def _by_token(bias: dict[str, float]) -> tuple[tuple[int, float], ...]:
     for token in bias:
-        if not (token.isascii() and token.isdigit()):
-            raise BadInput(f"logit_bias: {token!r} is not a token id")
+        if not TOKEN_ID.fullmatch(token):
+            raise BadInput(f"logit_bias: {shown(token)} is not a token id")
     return tuple(sorted((int(token), number) for token, number in bias.items()))
 
 
@@ -213,24 +227,35 @@ class CompletionAnswer(Struct):
 
 @dataclass(frozen=True)
 class Completion:
-    """Continuation of a prompt; ``ids`` are its new tokens, with EOS."""
+    """Continuation of a prompt.
+
+    ``written`` are its new tokens, with EOS and those of a stop string; ``ids`` without the latter.
+    """
 
     prompt: list[int]
     text: str
     ids: list[int] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
     logprobs: tuple[float, ...] = ()
     ended: str = "length"
+    score: AnyResult | None = None  # of prompt and continuation
 
     @classmethod
     def of(cls, prompt: list[int], text: Generation, generator: Generator) -> "Completion":
         """The completion of a generated text."""
         hypothesis = text.hypothesis
-        ids = [*hypothesis.tokens, *[generator.ends[0]] * hypothesis.finished]
-        if text.ended == "stop":  # without the tokens of the stop string
+        written = [*hypothesis.tokens, *[generator.ends[0]] * hypothesis.finished]
+        ids = [*written]
+        if text.ended == "stop":
             continuation = Continuation(generator.vocabulary.decode, prompt)
             while ids and len(continuation.text(ids[:-1])) >= len(text.text):
                 ids.pop()
-        return cls(prompt, text.text, ids, hypothesis.logprobs, text.ended)
+        return cls(prompt, text.text, ids, written, hypothesis.logprobs, text.ended)
+
+    def with_score(self, score: AnyResult) -> "Completion":
+        """The completion with log-probabilities of the model, not of the search."""
+        own = score.value.logprobs[len(self.prompt) - 1 :]
+        return replace(self, logprobs=(*own, *self.logprobs[len(own) :]), score=score)
 
     @property
     def mean_logprob(self) -> float:
@@ -246,7 +271,7 @@ async def complete(exchange: Exchange) -> Response:
         body.model, lambda model: "generate" in model.components, "completions"
     )
     body.check_tokens(len(served.model.generator.vocabulary))
-    exchange.log |= {} if body.user is None else {"user": body.user}
+    exchange.note_user(body.user)
     given, options = texts_or_ids(body.prompt, "prompt"), body.options
     rows = await exchange.rows(served, "generate", given, options)
     prompts = [row.data.ids[0] for row in rows]
@@ -261,52 +286,55 @@ async def complete(exchange: Exchange) -> Response:
     if body.tokens:
         results = await exchange.results(served, "generate", prompts, options)
         written = sum(len(t.hypothesis.logprobs) for each in results for t in each.value.texts)
-        completions = [
-            completion
+        samples = [
+            [Completion.of(prompt, text, generator) for text in result.value.texts]
             for prompt, result in zip(prompts, results, strict=True)
-            for completion in _best(body, prompt, result, generator)
         ]
-    scores = await _scores(exchange, body, served, completions)
+        if body.ranks_anew:
+            scored = iter(await _scored(exchange, body, served, [*chain(*samples)]))
+            samples = [[*islice(scored, len(texts))] for texts in samples]
+        completions = [text for texts in samples for text in _best(texts, body.choices)]
+    if body.logprobs is not None and any(text.score is None for text in completions):
+        completions = await _scored(exchange, body, served, completions)
     texts = [text if isinstance(text, str) else None for text in given]
     repeated = [text for text in texts for _ in range(len(completions) // len(texts))]
-    choices = await asyncio.to_thread(_choices, body, generator, completions, scores, repeated)
+    choices = await asyncio.to_thread(_choices, body, generator, completions, repeated)
     usage = Usage.of(sum(map(len, prompts)), written)
     return json_response(msgspec.structs.replace(head, choices=choices, usage=usage))
 
 
-def _best(
-    body: CompletionRequest, prompt: list[int], result: AnyResult, generator: Generator
-) -> list[Completion]:
-    """The ``n`` continuations with the highest mean log-probability of a token."""
-    texts = [Completion.of(prompt, text, generator) for text in result.value.texts]
-    return sorted(texts, key=lambda text: -text.mean_logprob)[: body.choices]
+def _best(texts: Sequence[Completion], count: int) -> list[Completion]:
+    """The continuations with the highest mean log-probability of a token."""
+    return sorted(texts, key=lambda text: -text.mean_logprob)[:count]
 
 
-async def _scores(
+async def _scored(
     exchange: Exchange, body: CompletionRequest, served: ServedModel, texts: Sequence[Completion]
-) -> list[AnyResult] | list[None]:
-    """Scores of prompts and continuations; None for each without ``logprobs``."""
-    if body.logprobs is None:
-        return [None] * len(texts)
+) -> list[Completion]:
+    """Completions with the scores of prompt and continuation, computed in parts if many."""
     most = served.model.generator.scorer().own_limit
-    rows = [[*text.prompt, *text.ids][:most] for text in texts]
-    return await exchange.results(served, "score", rows, {"top": max(1, body.logprobs)})
+    rows = [[*text.prompt, *text.written][:most] for text in texts]
+    options = {"top": max(1, body.logprobs or 0)}
+    scores, size = list[AnyResult](), exchange.engine.limits.max_inputs
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        scores += await exchange.results(served, "score", part, options)
+    return [text.with_score(score) for text, score in zip(texts, scores, strict=True)]
 
 
 def _choices(
     body: CompletionRequest,
     generator: Generator,
     completions: Sequence[Completion],
-    scores: Sequence[AnyResult | None],
     prompts: Sequence[str | None],
 ) -> list[Choice]:
     """The choices of an answer; with echo, each begins with its prompt."""
     decode, choices = generator.vocabulary.decode, list[Choice]()
-    for index, (text, score, prompt) in enumerate(zip(completions, scores, prompts, strict=True)):
+    for index, (text, prompt) in enumerate(zip(completions, prompts, strict=True)):
         echoed = (decode(text.prompt) if prompt is None else prompt) if body.echo else ""
         choice = Choice(echoed + text.text, index, None, REASONS[text.ended])
-        if score is not None:
-            listed = TokenList(generator.vocabulary, text, score, body.logprobs or 0)
+        if body.logprobs is not None and text.score is not None:
+            listed = TokenList(generator.vocabulary, text, text.score, body.logprobs)
             choice.logprobs = listed.logprobs(whole=bool(body.echo))
         choices.append(choice)
     return choices
@@ -322,9 +350,10 @@ class TokenList:
     def __init__(self, words: Vocabulary, text: Completion, score: AnyResult, top: int):
         self.words, self.text, self.top = words, text, top
         self.ids = [*text.prompt, *text.ids]
-        self.scores: list[float | None] = [None, *score.value.logprobs]
-        self.best: list[dict[int, float] | None] = [None, *score.value.top]
-        if len(self.scores) < len(self.ids):
+        count = len(self.ids)
+        self.scores: list[float | None] = [None, *score.value.logprobs][:count]
+        self.best: list[dict[int, float] | None] = [None, *score.value.top][:count]
+        if len(self.scores) < count:
             self.scores.append(text.logprobs[-1])
             self.best.append({})
 

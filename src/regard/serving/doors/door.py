@@ -38,6 +38,7 @@ ENCODERS: Sequence[Callable[[ServedModel], bool]] = (
 TOO_LONG = re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`$")
 MANY = 8_192  # numbers of an answer, which are encoded beside the event loop
 WORD = 16  # characters of a text for which it counts like a number
+LONGEST_USER = 64  # characters in the log
 MOST_BRACKETS = 65_536  # lists and objects of a body
 KEPT = b'"[]{}'
 OTHERS = bytes({*range(256)} - {*KEPT})
@@ -105,6 +106,11 @@ class Exchange:
     owner: bytes = b""  # digest of the key; a client sees only the requests of its key
     timeout: asyncio.Timeout | None = None  # of its handler
     own_deadline: float | None = None  # in seconds, of the body
+
+    def note_user(self, user: str | None) -> None:
+        """Write the beginning of a client's name for its user to the log."""
+        if user is not None:
+            self.log["user"] = user[:LONGEST_USER]
 
     async def read_body(self) -> None:
         """Read the body, within the limits of size and time, unless it has been read."""

@@ -36,7 +36,7 @@ NAMES: dict[str, str] = tomllib.loads(
 )
 MOST_FIELDS = 2_048  # of a form
 MOST_TAGS = 65_536  # of the HTML documents of a request
-LINES = re.compile(r"(\s*\n\s*)")
+LINE = re.compile(r"\S(?:[^\n]*\S)?")  # without spaces at its edges
 
 
 class TranslateRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +71,7 @@ def _fields(content: bytes) -> dict[str, str | list[str]]:
     if content.startswith(b"--"):
         return _parts(content)
     try:
-        text = content.decode("ascii")
+        text = content.decode()
         form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:
         raise BadInput("the body is neither JSON nor a form") from None
@@ -214,8 +214,11 @@ def _document(text: str, *, is_html: bool) -> Document:
     if is_html:
         read = HTMLTexts(text)
         return Document(read.texts, read)
-    lines = LINES.split(text)
-    return Document(lines[::2], None, ["", *lines[1::2], ""])
+    spans = [match.span() for match in LINE.finditer(text)]
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans), len(text)]
+    between = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    return Document([text[slice(*span)] for span in spans], None, between)
 
 
 async def _translated(

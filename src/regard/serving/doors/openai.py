@@ -37,7 +37,7 @@ async def embed(exchange: Exchange) -> Response:
     """One vector for each input."""
     body = exchange.json(EmbeddingRequest)
     served = exchange.choose_model(body.model, lambda model: "embed" in model.components, "vectors")
-    exchange.log |= {} if body.user is None else {"user": body.user}
+    exchange.note_user(body.user)
     results = await exchange.results(served, "embed", texts_or_ids(body.input, "input"))
     vectors = [shortened(result.value, body.dimensions) for result in results]
     written = [base64_of(v) for v in vectors] if body.encoding_format == "base64" else vectors

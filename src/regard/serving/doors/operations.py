@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -101,10 +102,11 @@ def _check_workers(settings: ServerSettings) -> None:
 
 def _allowed(folder: str, roots: Sequence[Path]) -> Path:
     """The folder, if it is below one of the roots, also with links resolved."""
-    for root in roots:
-        place = (root / folder).resolve()
-        if place.is_relative_to(root.resolve()) and place.is_dir():
-            return root / folder
+    with suppress(ValueError, OSError):  # a NUL, or a name that is too long
+        for root in roots:
+            place = (root / folder).resolve()
+            if place.is_relative_to(root.resolve()) and place.is_dir():
+                return root / folder
     raise BadInput("folder: not a folder below those from which models may be loaded")
 
 

@@ -5,7 +5,7 @@ also has values of the very run that gave it; /inspect/ID runs an answered reque
 """
 
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -134,7 +134,6 @@ class ImageRequest(OwnRequest, kw_only=True):
 class WriteRequest(TextRequest, kw_only=True):
     """Settings of the search; without any, the model's own search."""
 
-    prefix: str | UnsetType = UNSET
     best: Annotated[int, Meta(ge=1, le=64)] = 1
     search: str | None = None
     beam: Count | None = None
@@ -152,6 +151,12 @@ class WriteRequest(TextRequest, kw_only=True):
         settings = {name: getattr(self, name) for name in names}
         model = cast(DecoderModel, served.model.runner)
         return {"method": method_of(model, settings, self.best), "best": self.best}
+
+
+class TranslateRequest(WriteRequest, kw_only=True):
+    """``prefix``: the beginning of the translation."""
+
+    prefix: str | UnsetType = UNSET
 
 
 class GenerateRequest(WriteRequest, kw_only=True):
@@ -195,7 +200,7 @@ class OwnAnswer(Struct):
 
 
 PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
-    "translate": ("translate", WriteRequest, "Translate texts."),
+    "translate": ("translate", TranslateRequest, "Translate texts."),
     "generate": ("generate", GenerateRequest, "Continue prompts."),
     "embed": ("embed", EmbedRequest, "One vector for each text."),
     "fill": ("fill", FillRequest, "Fill the mask tokens of texts."),
@@ -207,6 +212,7 @@ PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
     "label-image": ("predict", ImageRequest, "Labels of images."),
 }
 """The component, the body and the summary of each path."""
+MORE_KEYS = {"translate": ("prefix",)}  # of an input, by component
 
 
 def path_of_predictor(component: AnyComponent) -> str:
@@ -228,11 +234,17 @@ def model_for(exchange: Exchange, name: str | None, path: str) -> ServedModel:
     return exchange.choose_model(name, partial(has_path, path=path), f"/v1/{path}", prefers)
 
 
-def own_input(body: OwnRequest, component: AnyComponent) -> JSONObject:
+@cache
+def _input_keys(body: type[OwnRequest]) -> tuple[str, ...]:
+    """Keys of a body that belong to one input."""
+    fields = msgspec.structs.fields(body)
+    return tuple(each.name for each in fields if each.default is UNSET)
+
+
+def own_input(body: OwnRequest) -> JSONObject:
     """The keys of one input in a body, empty if it has a list."""
-    known = {key for keys in _record_keys(component) for key in keys} | {"prefix"}
-    given = msgspec.structs.asdict(body).items()
-    return {key: value for key, value in given if key in known and value is not UNSET}
+    given = ((key, getattr(body, key)) for key in _input_keys(type(body)))
+    return {key: value for key, value in given if value is not UNSET}
 
 
 def parse_inputs(
@@ -242,10 +254,11 @@ def parse_inputs(
 
     A ``BadItem`` is in place of a bad one; images are not decoded yet.
     """
-    own = own_input(body, component)
+    own = own_input(body)
     if (body.inputs is None) == (not own):
-        keys = " or ".join(", ".join(keys) for keys in _record_keys(component))
-        raise BadInput(f"write one input ({keys}), or a list of inputs")
+        raise BadInput(f"write one input ({_listed_keys(component)}), or a list of inputs")
+    if own:
+        _check_keys(own, component)
     inputs = [own] if body.inputs is None else body.inputs
     if len(inputs) > most:
         raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
@@ -256,24 +269,35 @@ def _record_keys(component: AnyComponent) -> Sequence[tuple[str, ...]]:
     return (("image",),) if reads_images(component) else component.record_keys
 
 
+def _listed_keys(component: AnyComponent) -> str:
+    return ", or ".join(" and ".join(keys) for keys in _record_keys(component))
+
+
+def _check_keys(given: JSONObject, component: AnyComponent) -> None:
+    """Refuse an input with keys that are not read, or without those that are."""
+    more = {*component.more_keys, *MORE_KEYS.get(component.name, ())}
+    known = {key for keys in _record_keys(component) for key in keys} | more
+    for key in given:
+        if key not in known:
+            raise BadInput(f"{shown(key)} is no key of an input{did_you_mean(key, known)}")
+    if {*given} - more not in map(set, _record_keys(component)):
+        wrong = f", not {' and '.join(given)}" if given else ""
+        raise BadInput(f"an input has {_listed_keys(component)}{wrong}")
+
+
 def _parsed(
     number: int, given: str | JSONObject, component: AnyComponent, limits: RequestLimits
 ) -> ParsedInput:
     """An input, or the ``BadItem`` that says what is wrong with it."""
     try:
-        if reads_images(component):
-            image = given if isinstance(given, str) else given.get("image")
-            return EncodedImage.of_text(image, limits.pixels)
-        keys = component.record_keys[0]
+        keys = _record_keys(component)[0]
         if isinstance(given, str):
             if len(keys) != 1:
                 raise BadInput(f"write an object with the keys {', '.join(keys)}")
             given = {keys[0]: given}
-        keys_of_texts = {key for keys in component.record_keys for key in keys}
-        known = {*keys_of_texts, *component.more_keys, "prefix"}
-        for key in given:
-            if key not in known:
-                raise BadInput(f"{shown(key)} is no key of an input{did_you_mean(key, known)}")
+        _check_keys(given, component)
+        if reads_images(component):
+            return EncodedImage.of_text(given["image"], limits.pixels)
         return component.parse_record(given, "")
     except BadInput as error:
         return BadItem(number, str(error).removeprefix(": "))
@@ -309,7 +333,7 @@ async def _answered(
 ) -> Response:
     """The answer to inputs, some of which may be bad."""
     component = served.component(name, options)
-    texts = None if reads_images(component) else body.inputs or [own_input(body, component)]
+    texts = None if reads_images(component) else body.inputs or [own_input(body)]
     exchange.log |= {"model": served.name, "inputs": len(parsed), "texts": texts}
     inputs = [None if isinstance(each, BadInput) else each for each in parsed]
     inspected = None
@@ -380,12 +404,17 @@ def _edits(exchange: Exchange, body: OwnRequest) -> EditList | None:
 
 
 class RunAnswer(Struct):
-    """A run of a model, again; ``same``: with the records of the first run, bit for bit."""
+    """A run of a model, again; ``same``: with the records of the first run, bit for bit.
+
+    The values of ``inspect`` are of one more run, on a tape, which may take other kernels;
+    ``inspect_same``: that run has the records of the first, bit for bit, too.
+    """
 
     model: str
     component: str
     results: list[InputResult]
     same: bool
+    inspect_same: bool
     inspect: list[InsideOfRun]
 
 
@@ -404,8 +433,7 @@ async def replay(exchange: Exchange) -> Response:
         raise NotFound("no request of this id is kept; ids are kept for some minutes")
     inspection = exchange.json(Inspect) if exchange.body else Inspect()
     first, *more = [await _run_again(exchange, run, inspection) for run in kept.runs]
-    own = first.model, first.component, first.results, first.same, first.inspect
-    return json_response(ReplayAnswer(*own, id=id_, more=more))
+    return json_response(ReplayAnswer(**msgspec.structs.asdict(first), id=id_, more=more))
 
 
 async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -> RunAnswer:
@@ -414,13 +442,15 @@ async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -
         raise NotFound(f"model {kept.model} is no longer the one that answered")
     arguments = kept.model, kept.component, kept.inputs, kept.options
     answers = await exchange.engine.run(*arguments, edits=kept.edits)
+    inspected, inside = await inspect(exchange, *arguments, kept.edits, inspection)
     for number, reason in kept.errors.items():
-        answers[number] = BadItem(number + 1, reason)
+        answers[number] = inspected[number] = BadItem(number + 1, reason)
     component = served.component(kept.component, kept.options)
     results = [result_of(component, each) for each in answers]
-    _, inside = await inspect(exchange, *arguments, kept.edits, inspection)
-    same = digest_of(component, answers) == kept.digest
-    return RunAnswer(kept.model, kept.component, results, same, inside)
+    same, inspect_same = (
+        digest_of(component, each) == kept.digest for each in (answers, inspected)
+    )
+    return RunAnswer(kept.model, kept.component, results, same, inspect_same, inside)
 
 
 def error(status: int, kind: str, message: str) -> Record:

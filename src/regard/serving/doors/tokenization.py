@@ -1,8 +1,9 @@
 """Tokens of texts and texts of tokens, in the shapes of TEI and of evaluation harnesses."""
 
 import asyncio
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby, product
 
 from msgspec import Struct
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from regard.ground.errors import BadInput
 from regard.serving.doors.door import Exchange, json_response
 from regard.serving.served_model import ServedModel
 from regard.text.vocabulary import MISSING, Vocabulary
+from regard.text.words import Span
 
 ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "sep_token", "cls_token")
 BETWEEN = {"wordpiece": " "}  # special tokens and texts, by kind of vocabulary
@@ -105,8 +107,8 @@ def _tokens(served: ServedModel, text: str, *, special: bool) -> list[Token]:
     """All tokens of a text, also those after the last that the model reads."""
     cut = _vocabulary(served).segment(text)
     own = [
-        Token(id_, text[span.start : span.end], False, span.start, span.end)
-        for id_, span in zip(cut.ids, cut.spans, strict=True)
+        Token(id_, text[start:stop], False, start, stop)
+        for id_, (start, stop) in zip(cut.ids, with_spaces(text, cut.spans), strict=True)
     ]
     if not special:
         return own
@@ -118,6 +120,15 @@ def _tokens(served: ServedModel, text: str, *, special: bool) -> list[Token]:
     inner = [at for at, mark in enumerate(marks) if mark is None]
     first, last = (inner[0], inner[-1] + 1) if inner else (len(marks), len(marks))
     return [*filter(None, marks[:first]), *own, *filter(None, marks[last:])]
+
+
+def with_spaces(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Spans of tokens; an empty one after spaces, of a token of spaces alone, covers them."""
+    last = 0
+    for span in spans:
+        is_spaces = span.start == span.end and text[last : span.start].isspace()
+        yield Span(last, span.end) if is_spaces else span
+        last = max(last, span.end)
 
 
 def _vocabulary(served: ServedModel, side: int = 0) -> Vocabulary:
@@ -176,15 +187,15 @@ def _special_names(served: ServedModel) -> dict[str, str]:
 
 
 def _special_ids(served: ServedModel) -> dict[str, int]:
+    """Ids of special tokens by role, of the tokenizer, else of its vocabulary."""
     words, tokenizer = _vocabulary(served, -1), served.tokenizer
     ids = {} if tokenizer is None else dict(tokenizer.special_ids)
-    for role, usual in (("eos_token", "eos"), ("bos_token", "bos")):
-        if role not in ids:
-            try:
-                ids[role] = getattr(words, usual)
-            except BadInput:
-                continue
-    return {role: id_ for role, id_ in ids.items() if id_ >= 0}
+    for role, owner in product(ROLES, (tokenizer, words)):
+        with suppress(BadInput):
+            id_ = getattr(owner, role.removesuffix("_token"), None)
+            if id_ is not None:
+                ids.setdefault(role, id_)
+    return {role: id_ for role, id_ in ids.items() if role in ROLES and id_ >= 0}
 
 
 async def tokenizer_info(exchange: Exchange) -> Response:
