@@ -179,3 +179,13 @@ def test_the_rules_would_notice():
     for text in ("see https://example.com/x", "open('/home/someone/data')"):
         assert tied_to_a_machine(text)
     assert not tied_to_a_machine("https://arxiv.org/abs/1706.03762, 'a/home/b', ./tmp/x")
+
+
+def private_names_of_others(text: str) -> list[str]:
+    return re.findall(r"(?<!\bself)(?<!\bcls)(?<!\bos)\._[a-z]\w*", text)
+
+
+def test_serving_uses_no_private_names_of_models():
+    assert private_names_of_others("self.model._with_limits(); os._exit(0)") == ["._with_limits"]
+    serving = [path for path in MODULES if "serving" in path.parts]
+    assert serving and not offenders(serving, private_names_of_others)

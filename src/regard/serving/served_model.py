@@ -18,7 +18,7 @@ from regard.inside.edits import EditList, read_edits
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.hub import local_folder
 from regard.models.paper import Paper
-from regard.tasks.components import AnyComponent
+from regard.tasks.components import AnyComponent, with_captured_encoder
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.list import Tokenizer
 
@@ -172,7 +172,7 @@ class ServedModel:
     def capture_encoder(self) -> None:
         """Run the encoder as CUDA graphs from now on, on a GPU; edited models stay as they are."""
         if self.edits is None:
-            self.model = self.model._with_captured_encoder()
+            self.model = with_captured_encoder(self.model)
             self._components.clear()
 
     def with_edits(self, edits: EditList) -> "ServedModel":

@@ -46,9 +46,10 @@ class RequestLimits:
 class ServerSettings:
     """Settings of the application.
 
-    ``model_roots`` are the folders below which an administrator may load models, if the server has
-    a single process of all its ``workers``. With
-    ``allow_edits``, requests may carry edits. The log has texts only with ``log_texts``.
+    An administrator may load models from folders below ``model_roots``, unless the server has
+    several processes (``workers``). With ``allow_edits``, requests may carry edits; with
+    ``log_texts``, the log has texts. Answered requests are kept for ``replay_seconds``, as long as
+    they have at most ``replay_bytes``. Models are loaded on ``device`` in ``precision``.
     """
 
     keys: APIKeys | None = None

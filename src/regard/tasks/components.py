@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ from regard.text.tokenizers.list import Tokenizer
 
 Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
+AnyRunner = TypeVar("AnyRunner", bound="Runner")
 TASKS: dict[str, type[Task]] = {
     task.name: task
     for task in (
@@ -153,14 +154,6 @@ class Runner:
         """Copy whose runs are edited, in every method; weights are shared, and saved unedited."""
         module = edit_module(self.module, self.facts.sides, edits)
         return self._with(self._runner_of(replace(self._loaded, module=module)))
-
-    def _with_captured_encoder(self) -> Self:
-        """Copy whose encoder runs as CUDA graphs, captured here; the model itself without CUDA."""
-        runner = self.runner
-        if self.device.type != "cuda" or type(runner) is not EncoderModel:
-            return self
-        module = capture_encoder(runner.model)
-        return self if module is None else self._with(replace(runner, model=module))
 
     def _limited(self, batch_size: int | None = None, max_length: int | None = None) -> Self:
         """Copy with other limits; None keeps a limit."""
@@ -489,6 +482,15 @@ class ComponentSpec:
             else RayActors(ray, begin, count, use_gpu=use_gpu)
         ) as workers:
             yield workers
+
+
+def with_captured_encoder(model: AnyRunner) -> AnyRunner:
+    """Copy whose encoder runs as CUDA graphs, captured here; the model itself without CUDA."""
+    runner = model.runner
+    if model.device.type != "cuda" or type(runner) is not EncoderModel:
+        return model
+    module = capture_encoder(runner.model)
+    return model if module is None else model._with(replace(runner, model=module))
 
 
 def _array(tensor: Tensor) -> np.ndarray:
