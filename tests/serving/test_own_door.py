@@ -158,6 +158,21 @@ def test_keys_that_do_not_fit_together_are_refused(server, path):
     assert MESSAGES[path] in result["error"]
 
 
+def test_messages_name_what_is_empty(server):
+    for content in (b"", b" \n"):
+        for path in ("/v1/classify", "/v1/completions", "/embed?model=one", "/models/one"):
+            refused = server.client.post(path, content=content)
+            assert refused.status_code == 400 and "the body is empty" in refused.text
+    for name in ("gpt", "words"):
+        (result,) = server.post("/v1/score", {"model": name, "text": " "}).json()["results"]
+        assert result == {"error": "empty text"}
+    bodies = {"/embed?model=one": {"inputs": [[]]}}
+    bodies["/v1/completions"] = {"model": "gpt", "prompt": [[5], []]}
+    for number, (path, body) in enumerate(bodies.items(), 1):
+        refused = server.post(path, body)
+        assert refused.status_code == 400 and f": input {number} has no token ids" in refused.text
+
+
 def array(value):
     return np.frombuffer(base64.b64decode(value["data"]), "<f4").reshape(value["shape"])
 
