@@ -357,6 +357,15 @@ def test_replays_are_bounded(models):
         assert server.client.get(f"/inspect/{id_}").status_code == 404
 
 
+def test_an_id_may_be_that_of_another_process(models):
+    for workers in (1, 2):
+        with running({"one": models["one"]}, ServerSettings(workers=workers)) as server:
+            refused = server.client.get("/inspect/nobodys")
+            assert refused.status_code == 404
+            message = refused.json()["error"]["message"]
+            assert ("only by that of the 2 processes which answered" in message) == (workers == 2)
+
+
 def test_edits_of_a_request_change_its_answer_alone(server, models):
     text, edit = SENTENCES[0], {"kind": "layer-off", "at": "trunk.blocks.1"}
     plain = server.post("/v1/embed", {"model": "one", "text": text}).json()["results"]
