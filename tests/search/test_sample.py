@@ -31,6 +31,7 @@ def shares(sample: Sample, chances: list[float] = CHANCES) -> list[float]:
         (Sample(top_k=2, top_p=0.5), [0, 1, 0, 0, 0]),  # 4/7 of what top_k left
         (Sample(temperature=0.5), [c**2 / sum(c**2 for c in CHANCES) for c in CHANCES]),
         (Sample(temperature=0.5, top_k=2), [0, 16 / 25, 0, 9 / 25, 0]),
+        (Sample(temperature=1e-300), [0, 1, 0, 0, 0]),
     ],
 )
 def test_tokens_get_their_exact_share(sample, expected):
@@ -118,6 +119,7 @@ def test_no_sentences_no_steps():
     "options",
     [
         {"temperature": 0.0},
+        {"temperature": 1e-320},
         {"top_k": -1},
         {"top_p": 0.0},
         {"top_p": 1.5},

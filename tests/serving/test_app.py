@@ -77,6 +77,15 @@ def test_unknown_paths_and_methods(server):
     refused = server.client.get("/v1/tag")
     assert refused.status_code == 405 and refused.json()["error"]["kind"] == "method_not_allowed"
     assert refused.headers["allow"] == "POST"
+    assert server.post("/health", {}).headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("path", ["/health", "/docs", "/v1/models", "/metrics"])
+def test_head_has_the_headers_of_get_alone(server, path):
+    whole, head = server.client.get(path), server.client.head(path)
+    assert head.status_code == 200 and head.content == b""
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert server.client.head("/v1/classify").status_code == 405
 
 
 MESSAGES = {
@@ -130,7 +139,12 @@ def test_every_path_but_health_needs_a_key(models, keys):
         assert server.client.get("/health/ready").status_code == 200
         for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": ADMIN}):
             assert server.post("/v1/classify", {"text": "a"}, headers=headers).status_code == 200
-        assert server.client.get("/admin/models", headers={"x-api-key": KEY}).status_code == 401
+        refused = server.client.get("/admin/models", headers={"x-api-key": KEY})
+        assert refused.status_code == 403 and refused.json()["error"]["kind"] == "forbidden"
+        for headers, message in (({}, "this path needs a key"), ({"x-api-key": "a"}, "wrong key")):
+            for path in ("/v1/models", "/admin/models"):
+                refused = server.client.get(path, headers=headers)
+                assert refused.status_code == 401 and message in refused.json()["error"]["message"]
 
 
 def test_a_key_cannot_see_or_replace_the_requests_of_another(models, keys):

@@ -158,6 +158,21 @@ def test_keys_that_do_not_fit_together_are_refused(server, path):
     assert MESSAGES[path] in result["error"]
 
 
+def test_messages_name_what_is_empty(server):
+    for content in (b"", b" \n"):
+        for path in ("/v1/classify", "/v1/completions", "/embed?model=one", "/models/one"):
+            refused = server.client.post(path, content=content)
+            assert refused.status_code == 400 and "the body is empty" in refused.text
+    for name in ("gpt", "words"):
+        (result,) = server.post("/v1/score", {"model": name, "text": " "}).json()["results"]
+        assert result == {"error": "empty text"}
+    bodies = {"/embed?model=one": {"inputs": [[]]}}
+    bodies["/v1/completions"] = {"model": "gpt", "prompt": [[5], []]}
+    for number, (path, body) in enumerate(bodies.items(), 1):
+        refused = server.post(path, body)
+        assert refused.status_code == 400 and f": input {number} has no token ids" in refused.text
+
+
 def array(value):
     return np.frombuffer(base64.b64decode(value["data"]), "<f4").reshape(value["shape"])
 
@@ -340,6 +355,15 @@ def test_replays_are_bounded(models):
     with running({"one": models["one"]}, ServerSettings(replay_seconds=0)) as server:
         id_ = server.post("/v1/classify", {"text": "a"}).json()["id"]
         assert server.client.get(f"/inspect/{id_}").status_code == 404
+
+
+def test_an_id_may_be_that_of_another_process(models):
+    for workers in (1, 2):
+        with running({"one": models["one"]}, ServerSettings(workers=workers)) as server:
+            refused = server.client.get("/inspect/nobodys")
+            assert refused.status_code == 404
+            message = refused.json()["error"]["message"]
+            assert ("only by that of the 2 processes which answered" in message) == (workers == 2)
 
 
 def test_edits_of_a_request_change_its_answer_alone(server, models):

@@ -26,6 +26,7 @@ def test_every_curl_command_is_answered():
     assert len(commands) == 24
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     models = {"encoder": small_bert("one"), "generator": small_gpt2(), "mt-en-de": translator}
+    assert "".join(f" --name {name}" for name in models) + "\n```" in PAGE  # of the page's server
     with running(models) as server:
         address = server.url.removeprefix("http://")
         for command in commands:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.readers.fields import filled
+from regard.data.readers.fields import field_of, filled
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.pytree import map_tensors, tensors_in
@@ -230,6 +230,9 @@ class TextScorer(Scorer[Content]):
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         return (filled(line, where, "empty line"),)
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> tuple[str, ...]:
+        return (filled(field_of(record, "text", str, where), where),)
 
     def rows(self, inputs: Sequence[Scored], keys: Sequence[int]) -> list[Row[Scored, Content]]:
         contents = [self._content(given, number) for number, given in enumerate(inputs, start=1)]

@@ -17,6 +17,7 @@ from regard.search.logit_bias import NO_BIAS, LogitBias
 from regard.search.token_loop import TokenChoice, TokenSearch
 
 MOST = 100_000  # draws for a sentence
+LEAST_TEMPERATURE = 1e-300  # log-probabilities divided by a lower one are infinite
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Sample(TokenSearch):
         check_repetition(self.no_repeat, self.repetition_penalty)
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
+        if self.temperature < LEAST_TEMPERATURE:
+            raise BadInput(
+                f"a temperature must be at least {LEAST_TEMPERATURE:g}, not {self.temperature:g}: "
+                "use greedy search"
+            )
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
 

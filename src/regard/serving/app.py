@@ -22,6 +22,7 @@ from regard.serving.doors.door import (
     Door,
     DoorRoute,
     Exchange,
+    Forbidden,
     MethodNotAllowed,
     NotAllowed,
     NotFound,
@@ -39,6 +40,8 @@ from regard.serving.settings import ServerSettings
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
+KEY = 'a key, as "Authorization: Bearer KEY"'
+ADMIN_ONLY = "this path needs an administrator's key"
 WATCHED_AFTER = 0.05  # seconds after which a client that goes away is noticed
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
@@ -123,7 +126,8 @@ class App:
         path, parts = match or ("unknown", {})
         scope["path_params"] = parts
         by_method = self.routes.exact.get(path, {})
-        door, route = by_method.get(scope["method"], (None, None))
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        door, route = by_method.get(method, (None, None))
         if door is None:
             door = next(iter(by_method.values()), (self.default, None))[0]
         try:
@@ -155,11 +159,13 @@ class App:
             if key is None and route is not None and route.key_in_body is not None:
                 await exchange.read_body()
                 key = route.key_in_body(exchange.body)
-            if not keys.admit(key, admin=admin):
-                raise NotAllowed("this path needs an administrator's key" if admin else "wrong key")
+            if not keys.admit(key):
+                raise NotAllowed(f"this path needs {KEY}" if key is None else "wrong key")
+            if admin and not keys.admit(key, admin=True):
+                raise Forbidden(ADMIN_ONLY)
             exchange.owner = digest_key(key)
         elif route is not None and route.admin:
-            raise NotAllowed("this path needs an administrator's key")
+            raise NotAllowed(ADMIN_ONLY)
         if not by_method:
             raise NotFound("there is no such path; /docs lists all")
         if route is None:

@@ -47,13 +47,19 @@ STEPS[[*b"[{"]], STEPS[[*b"]}"]] = 1, -1
 
 
 class NotAllowed(Refusal):
-    """The request needs a key, or another key."""
+    """The request has no key, or a wrong one."""
 
     status, kind = 401, "unauthorized"
 
     @property
     def headers(self) -> dict[str, str]:
         return {"www-authenticate": "Bearer"}
+
+
+class Forbidden(Refusal):
+    """The request needs another key than its own, which is known."""
+
+    status, kind = 403, "forbidden"
 
 
 class TooSlow(Refusal):
@@ -72,7 +78,8 @@ class MethodNotAllowed(Refusal):
     status, kind = 405, "method_not_allowed"
 
     def __init__(self, methods: Iterable[str]):
-        self.methods = ", ".join(sorted(methods))
+        known = {*methods}
+        self.methods = ", ".join(sorted(known | {"HEAD"} if "GET" in known else known))
         super().__init__(f"this path has only {self.methods}")
 
     @property
@@ -293,6 +300,8 @@ def _checked(item: Body | BadItem, inputs: int) -> Body:
 
 def decode_json(content: bytes, of: type[Body], depth: int = 32) -> Body:
     """JSON as a value of a type; deep nesting is refused before it is parsed."""
+    if not content.strip():
+        raise BadInput("the body is empty: write JSON")
     if content.count(b"[") + content.count(b"{") > depth:
         _check_brackets(content, depth)
     try:
@@ -326,6 +335,8 @@ def texts_or_ids(given: TextsOrIds, name: str) -> list[str] | list[list[int]]:
     rows = [each for each in given if isinstance(each, list)]
     if len(given) not in (len(texts), len(ids), len(rows)):
         raise BadInput(f"{name}: write texts, or token ids, not both")
+    if not all(rows):
+        raise BadInput(f"{name}: input {rows.index([]) + 1} has no token ids")
     return texts or ([ids] if ids else rows)
 
 

@@ -430,10 +430,17 @@ async def replay(exchange: Exchange) -> Response:
     id_ = exchange.request.path_params["id"]
     kept = exchange.services.replays.get((exchange.owner, id_))
     if kept is None:
-        raise NotFound("no request of this id is kept; ids are kept for some minutes")
+        raise NotFound(_not_kept(exchange.services.settings.workers))
     inspection = exchange.json(Inspect) if exchange.body else Inspect()
     first, *more = [await _run_again(exchange, run, inspection) for run in kept.runs]
     return json_response(ReplayAnswer(**msgspec.structs.asdict(first), id=id_, more=more))
+
+
+def _not_kept(workers: int) -> str:
+    message = "no request of this id is kept; ids are kept for some minutes"
+    if workers == 1:
+        return message
+    return f"{message}, and only by that of the {workers} processes which answered: ask again"
 
 
 async def _run_again(exchange: Exchange, kept: ReplayRun, inspection: Inspect) -> RunAnswer:
