@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from itertools import count
 
 import numpy as np
@@ -107,6 +108,8 @@ def test_parts_of_a_call_end_with_its_request(engine_of):
 
 def test_other_requests_run_between_the_parts_of_a_call(engine_of):
     engine, order, gate = engine_of(max_batch_tokens=40), [], threading.Event()
+    while not engine.ready:
+        time.sleep(0.01)
 
     def function(served, numbers):
         gate.wait()

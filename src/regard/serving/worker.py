@@ -60,7 +60,7 @@ class Work:
     answers: dict[int, Answer] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # indices of rows that have not begun
     own_batches: list[list[int]] = field(default_factory=list)  # of rows that wait, if isolated
-    turn: int = 0  # the last batch that had rows of it, or the last before it arrived
+    turn: int = 0  # the last batch that had rows of it, or the one that had ended when it arrived
     given_up: bool = False
 
     def __post_init__(self) -> None:
@@ -237,7 +237,7 @@ class Worker:
             arrivals, self._arrivals = self._arrivals, []
         self._active += arrivals
         for work in arrivals:
-            work.turn = self._turn
+            work.turn = self._turn - 1  # before the requests of the batch that ran when it arrived
             if self._is_stepped(work):
                 self._enter_session(work)
         self._drop_given_up()
