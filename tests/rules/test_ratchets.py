@@ -17,15 +17,15 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 610,
-    "lines": 96_900,
-    "lines of code": 61_400,
-    "files under 40 lines": 5,
+    "files": 615,
+    "lines": 98_100,
+    "lines of code": 62_150,
+    "files under 40 lines": 6,
     "basenames used twice": 33,
     "Any": 226,
     "cast(Any": 3,
     "aliases of Any": 0,
-    "type: ignore": 37,
+    "type: ignore": 36,
     "circles of imports": 0,
     "modules in circles": 0,
     "choices by kind": 96,

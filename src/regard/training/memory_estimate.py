@@ -9,11 +9,12 @@ steps keep less.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import cast
 
 from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
-from regard.parts.attention import HeadsModule
+from regard.parts.block import Block
 from regard.training.parallel import blocks_by_stack, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
@@ -150,9 +151,10 @@ def _kept_of_token(block: nn.Module, width: int) -> float:
 
 
 def _kept_of_pair(block: nn.Module) -> int:
-    """Bytes of the tables of all heads whose score has weights."""
-    attentions = (module for module in block.modules() if isinstance(module, HeadsModule))
-    return sum(PAIR * a.heads.count for a in attentions if any(True for _ in a.score.parameters()))
+    """Bytes of the tables of all heads of self-attention, if their score has weights."""
+    attention = cast(Block, block).attention
+    has_weights = any(True for _ in attention.score.parameters())
+    return PAIR * attention.heads.count if has_weights else 0
 
 
 def _state_size(block: nn.Module) -> int:

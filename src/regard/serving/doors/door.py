@@ -376,9 +376,10 @@ def count_leaves(content: object, most: int) -> int:
 
 def _with_fields(content: object) -> object:
     """A struct as the dictionary of its fields, and any other value as it is."""
-    if (names := getattr(content, "__struct_fields__", None)) is None:
+    try:
+        fields = msgspec.structs.asdict(cast(Struct, content))
+    except TypeError:
         return content
-    fields = {name: getattr(content, name) for name in names}
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
