@@ -32,7 +32,9 @@ from regard.text.tokenizers.subwords import Subwords
 Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
 JSONInputs = str | list[str | dict[str, str]] | dict[str, str | list[str]]
-Parameter = bool | int | float | str | list[str] | None
+Scalar = bool | int | float | str | None
+ScalarOrList = Scalar | list[Scalar | list[Scalar]]
+Parameter = ScalarOrList | dict[str, ScalarOrList]
 TYPES = {429: "overloaded"}  # of errors, by status
 
 
