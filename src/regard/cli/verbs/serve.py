@@ -38,7 +38,9 @@ def serve(
     ] = None,
     cors: Annotated[
         list[str] | None,
-        Option("--cors", metavar="ORIGIN", help="Origin of pages that may ask; repeatable."),
+        Option(
+            "--cors", metavar="ORIGIN", help="Scheme and host of pages that may ask; repeatable."
+        ),
     ] = None,
     model_root: Annotated[
         list[Path] | None,
@@ -178,7 +180,7 @@ def _origins(given: list[str]) -> tuple[str, ...]:
     """Origins as browsers write them: scheme and host without a path, or * for any."""
     for each in given:
         if not ORIGIN.fullmatch(each):
-            raise BadInput(f"--cors: write an origin such as https://a.example, not {shown(each)}")
+            raise BadInput(f"--cors: write a scheme and a host alone, or *, not {shown(each)}")
     return (*given,)
 
 
