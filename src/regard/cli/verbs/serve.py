@@ -39,7 +39,7 @@ def serve(
     cors: Annotated[
         list[str] | None,
         Option(
-            "--cors", metavar="ORIGIN", help="Scheme and host of pages that may ask; repeatable."
+            "--cors", metavar="ORIGIN", help="Origin of pages that may ask; repeatable."
         ),
     ] = None,
     model_root: Annotated[
