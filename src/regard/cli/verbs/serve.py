@@ -38,9 +38,7 @@ def serve(
     ] = None,
     cors: Annotated[
         list[str] | None,
-        Option(
-            "--cors", metavar="ORIGIN", help="Origin of pages that may ask; repeatable."
-        ),
+        Option("--cors", metavar="ORIGIN", help="Origin of pages that may ask; repeatable."),
     ] = None,
     model_root: Annotated[
         list[Path] | None,
