@@ -193,6 +193,24 @@ WRONG = [
 ]
 
 
+REFUSED = {
+    "fill_mask": ("words", {"targets": ["a"]}),
+    "question_answering": ("answer", {"doc_stride": 3}),
+    "token_classification": ("tags", {"aggregation_strategy": "first"}),
+    "text_generation": ("gpt", {"typical_p": 0.5}),
+    "translation": ("mt-en-de", {"generate_parameters": {"max_new_tokens": 5, "bad": [[1]]}}),
+}
+
+
+@pytest.mark.parametrize("task", REFUSED)
+def test_parameters_that_are_not_offered_are_refused_by_name(client, task):
+    name, parameters = REFUSED[task]
+    pair = {"question": "a", "context": "b"} if task == "question_answering" else {}
+    texts = [] if pair else ["a [MASK]"]
+    with pytest.raises((HfHubHTTPError, ValidationError), match=next(iter(parameters))):
+        getattr(client(name), task)(*texts, **pair, **parameters)
+
+
 @pytest.mark.parametrize(("path", "body"), WRONG)
 def test_wrong_requests(server, path, body):
     response = server.post(path, body)

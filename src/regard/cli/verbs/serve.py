@@ -178,7 +178,7 @@ def _origins(given: list[str]) -> tuple[str, ...]:
     """Origins as browsers write them: scheme and host without a path, or * for any."""
     for each in given:
         if not ORIGIN.fullmatch(each):
-            raise BadInput(f"--cors: write an origin such as https://a.example, not {shown(each)}")
+            raise BadInput(f"--cors: write a scheme and a host alone, or *, not {shown(each)}")
     return (*given,)
 
 

@@ -35,6 +35,9 @@ Value = TypeVar("Value")
 JSONInputs = str | list[str | dict[str, str]] | dict[str, str | list[str]]
 Parameter = bool | int | float | str | list[str] | None
 MOST_SEQUENCES = 16 << 20  # characters of filled texts, which are repeated for every candidate
+Scalar = bool | int | float | str | None
+ScalarOrList = Scalar | list[Scalar | list[Scalar]]
+Parameter = ScalarOrList | dict[str, ScalarOrList]
 TYPES = {429: "overloaded"}  # of errors, by status
 
 

@@ -153,7 +153,7 @@ class WriteRequest(TextRequest, kw_only=True):
         return {"method": method_of(model, settings, self.best), "best": self.best}
 
 
-class TranslateRequest(WriteRequest, kw_only=True):
+class TranslationRequest(WriteRequest, kw_only=True):
     """``prefix``: the beginning of the translation."""
 
     prefix: str | UnsetType = UNSET
@@ -200,7 +200,7 @@ class OwnAnswer(Struct):
 
 
 PATHS: dict[str, tuple[str, type[OwnRequest], str]] = {
-    "translate": ("translate", TranslateRequest, "Translate texts."),
+    "translate": ("translate", TranslationRequest, "Translate texts."),
     "generate": ("generate", GenerateRequest, "Continue prompts."),
     "embed": ("embed", EmbedRequest, "One vector for each text."),
     "fill": ("fill", FillRequest, "Fill the mask tokens of texts."),
