@@ -5,9 +5,10 @@ losses are summed over ranks, and so are the weights of rows if they are known o
 Collectives have a time limit, but preparing data or evaluation may take longer. Outside of steps
 processes poll a store instead, without a limit. A failing process writes to the store, and a thread
 in each other process ends that process. The same thread writes a sign of life and the number of
-slices that the process has begun: a process that was killed, or hangs while the others have begun
-the next slice, is named by its neighbour, which ends all. torchrun may start all of them again with
-the same store, in which the keys of each attempt have a prefix of their own.
+turns that the process has begun (slices of steps, and exchanges of what was cut): a process that
+was killed, or hangs while the others have begun the next turn, is named by its neighbour, which
+ends all. torchrun may start all of them again with the same store, in which the keys of each
+attempt have a prefix of their own.
 """
 
 import json
@@ -55,7 +56,7 @@ class Rendezvous:
     def __init__(self, store: dist.Store, rank: int, world: int, timeout: float = TIMEOUT):
         self.store, self.rank, self.world, self.timeout = store, rank, world, timeout
         self.calls = 0  # numbers the keys: all processes make the same calls in the same order
-        self.begun = 0  # slices of steps
+        self.begun = 0  # turns: slices of steps, and exchanges of cut windows
         self.over, self.ending = Event(), Lock()
         self.thread = Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -124,7 +125,7 @@ class Rendezvous:
         return self.store.get(FAILED).decode() if self.store.check([FAILED]) else ""
 
     def _life(self, rank: int) -> str:
-        """Signs of life of a process, and the slices that it has begun: "12 3"; "": none yet."""
+        """Signs of life of a process, and the turns that it has begun: "12 3"; "": none yet."""
         key = f"{ALIVE}{rank}"
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
@@ -162,7 +163,7 @@ class RankWatch:
     def fault(self, life: str, begun: int) -> str:
         """Why the process has to be given up; "": it lives, and is not behind for too long.
 
-        ``begun`` are the slices that the process has begun that asks.
+        ``begun`` are the turns that the process has begun that asks.
         """
         now = monotonic()
         if life != self.life or not life:
@@ -174,8 +175,7 @@ class RankWatch:
         if now - self.alive > SILENCE:
             return f"rank {self.rank} is gone: no sign of life for {SILENCE:.0f} s"
         if now - self.level > self.timeout:
-            since = f"for {self.timeout:.0f} s it has not begun a batch that others have"
-            return f"rank {self.rank} hangs: {since}"
+            return f"rank {self.rank} hangs: for {self.timeout:.0f} s it has been behind others"
         return ""
 
 
@@ -321,8 +321,8 @@ class World:
             return None
         return timedelta(seconds=collective_limit(self.rendezvous.timeout))
 
-    def begin_slice(self) -> None:
-        """Note that this process begins a slice of a step."""
+    def begin_turn(self) -> None:
+        """Note that this process begins a slice of a step, or to exchange what it has cut."""
         if self.rendezvous is not None:
             self.rendezvous.begun += 1
 

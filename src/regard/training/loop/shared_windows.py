@@ -77,6 +77,7 @@ class SharedWindows:
     ) -> "SharedWindows":
         """Gather the sums of the windows of all processes."""
         own_BC = batch_sums(job, window)
+        job.world.begin_turn()
         sizes_W = _all_gather(job, np.array([*own_BC.shape, window.left_out]))
         counts_W, most = sizes_W[:, 0], sizes_W[:, :2].max(axis=0)
         padded_BC = np.zeros(most)

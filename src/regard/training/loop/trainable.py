@@ -119,7 +119,7 @@ class TrainableModel:
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; the ``last`` slice sums it over ranks."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
-        self.world.begin_slice()
+        self.world.begin_turn()
         synchronised = self.parallel.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
             return self.run_batch(batch, scale)
