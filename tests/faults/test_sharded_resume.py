@@ -10,7 +10,7 @@ import torch
 
 from regard.training.checkpoint import Checkpoints
 from regard.weights.files import read_tensors
-from small import write_corpus
+from small import journal_of, write_corpus
 from small_ranks import SMOOTH, STILL, losses_of
 from small_rnn import write_streams
 from verb import run
@@ -54,6 +54,17 @@ def test_a_divided_run_resumes_bit_for_bit(tmp_path):
     stored = tensors_at(stopped, 12)
     folder = read_tensors(stopped / "model" / "model.safetensors")
     assert all(torch.equal(folder[name], stored[f"average/{name}"]) for name in folder)
+
+
+@pytest.mark.slow
+def test_exact_sums_of_three_processes_resume_bit_for_bit(tmp_path):
+    recipe, exact = write_corpus(tmp_path), ("distributed.exact=true", "distributed.shards=3")
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    train(recipe, straight, 3, *exact)
+    train(recipe, stopped, 3, *exact, "train.steps=6")
+    train(recipe, stopped, 3, *exact, resume=True)
+    assert same(tensors_at(straight, 12), tensors_at(stopped, 12))
+    assert journal_of(straight) == journal_of(stopped)
 
 
 def test_one_process_has_the_plain_steps_and_writes_in_the_background(tmp_path, monkeypatch):
