@@ -235,6 +235,7 @@ def sharing_of(job: Job, processes: int, memory: float | None) -> DistributedCon
     config = job.recipe.distributed
     if config.exact and job.sampler.streams:
         raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
+    job.sampler.splits(job.recipe.batches.accumulate, processes)  # streams may not be divisible
     return decided_sharing(config, job.model, processes, memory)
 
 
