@@ -130,18 +130,18 @@ world = World.join("cpu")
 with world.together():
     assert world.from_leader(lambda: {"rank": world.rank}) == {"rank": 0}
     world.barrier()
-    if world.rank == 1:
+    if world.rank == FAILING:
         raise ValueError("no more paper")
     time.sleep(600)
 """
 
 
-def test_a_rank_does_not_wait_for_one_that_failed():
-    """Whatever it waits for, and without a launcher that looks after it."""
-    world = start_ranks("-c", WAITS)
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_rank_does_not_wait_for_one_that_failed(failing):
+    """Whatever it waits for, and without a launcher: the process of rank 0 holds the store."""
+    world = start_ranks("-c", WAITS.replace("FAILING", str(failing)))
     said = [one.communicate(timeout=120)[1] for one in world]
     assert [one.returncode for one in world] == [1, 1]
-    assert said[0].strip().splitlines()[-1] == (
-        "regard: rank 0 ends: rank 1 failed (ValueError: no more paper)"
-    )
-    assert "no more paper" in said[1] and "ends" not in said[1]
+    end = f"regard: rank {1 - failing} ends: rank {failing} failed (ValueError: no more paper)"
+    assert said[1 - failing].strip().splitlines() == [end]
+    assert "no more paper" in said[failing] and "ends" not in said[failing]

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -45,7 +45,7 @@ COLLECTIVE = (*LOST, "gloo", "nccl", "c10d")
 # Modules that call collectives or the store: in one of them such an error begins.
 CALLERS = ("torch.distributed", "torch.nn.parallel", "torch.autograd", "regard.training")
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
-FAILED, LEFT, ALIVE = "failed", "left", "alive "  # keys of the store
+FAILED, KNOWN, LEFT, ALIVE = "failed", "known ", "left", "alive "  # keys of the store
 STORE_LOST = "the process that started this run is gone"
 Item = TypeVar("Item")
 
@@ -86,6 +86,7 @@ class Rendezvous:
             fault = self._other_fault() if collective else ""
             self.leave()  # so that my own thread lets me speak
             first = self.store.compare_set(FAILED, "", fault or mine).decode()
+            self._know()
         except RuntimeError:  # nobody is left to be told
             first = STORE_LOST if collective else mine
         if collective or first != mine:
@@ -142,9 +143,19 @@ class Rendezvous:
             except RuntimeError:
                 failed = STORE_LOST
             if failed and not self.over.is_set():
-                if self.rank == 0:  # its process may hold the store, which the others read
-                    sleep(3 * PAUSE)
+                self._know()
                 self._end(failed)
+
+    def _know(self) -> None:
+        """Note that this process knows of a failure; rank 0 waits for others, for a few seconds.
+
+        Its process may hold the store, in which they read the reason.
+        """
+        known = [f"{KNOWN}{rank}" for rank in range(self.world)]
+        with suppress(RuntimeError):
+            self.store.set(known[self.rank], "")
+            if self.rank == 0:
+                poll_until(lambda: self.store.check(known), SHORT)
 
     def _end(self, reason: str) -> None:
         with self.ending:  # never released: one line is enough
