@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from regard.data.batches.sampler import Dataset
 from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
@@ -87,6 +88,32 @@ def test_ranks_unfreeze_the_same_levels(tmp_path):
     still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
     levels = ("optimiser.unfreeze_every=epoch", "optimiser.layer_decay=0.5")
     alone, together = losses(write_tuning(tmp_path, "one"), still, *levels, SMOOTH)
+    assert len(alone) == 14
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
+NARROW = """
+from regard.cli import main
+from regard.data.batches.sampler import Dataset
+
+Dataset.window = 7
+main()
+"""
+
+
+@pytest.mark.slow
+def test_three_ranks_exchange_the_rows_of_many_windows(tmp_path, monkeypatch):
+    """An epoch of 120 examples has 18 windows; the last has one row, and two ranks get none."""
+    monkeypatch.setattr(Dataset, "window", 7)
+    (tmp_path / "narrow.py").write_text(NARROW)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+
+    def launch(*words):
+        assert words[:2] == ("-m", "regard")
+        return start_ranks("-m", "narrow", *words[2:], world=3, PYTHONPATH=path)
+
+    settings = (STILL, SMOOTH, "batches.accumulate=2")
+    alone, together = losses(write_corpus(tmp_path), *settings, launch=launch)
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
 
