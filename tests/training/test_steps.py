@@ -264,6 +264,20 @@ def test_data_without_a_short_example_is_refused_by_all_processes():
         steps(2, 1, examples=90, dataset=TooLong)
 
 
+class SometimesTooLong(Numbers):
+    """Examples of which none fits a batch in the second epoch."""
+
+    def lengths(self, objective, epoch, indices):
+        return 1 + indices[:, None] % 7 + 7 * (epoch == 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_epoch_without_a_short_example_is_refused_by_any_number_of_processes(size):
+    """Also if epochs before and after it have some."""
+    with pytest.raises(BadInput, match="none of 30 examples is at most 7 tokens long"):
+        steps(size, 2, dataset=SometimesTooLong)
+
+
 def test_a_process_without_rows_has_weights_of_the_same_form():
     own, _ = steps(8, 1, known=False, objective=TwoWeights)[7]
     for step in own:

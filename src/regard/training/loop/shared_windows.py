@@ -31,9 +31,10 @@ def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep
     for cursors, window in _rounds(job, sampler, start):
         windows = SharedWindows.gather(job, sampler, cursors, window)
         sampler.count_left_out(windows.left_out)
-        empty = 0 if len(windows) else empty + len(cursors)
-        sampler.check_empty(empty)
-        if empty:
+        for batches in windows.counts_W.tolist():
+            empty = 0 if batches else empty + 1
+            sampler.check_empty(empty)
+        if not len(windows):
             continue
         slices.extend(windows.own_slices(drawn + len(sums_BC), count, splits))
         sums_BC = np.concatenate([sums_BC, windows.sums_BC]) if len(sums_BC) else windows.sums_BC
