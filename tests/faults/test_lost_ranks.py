@@ -17,25 +17,30 @@ from warm import start_ranks
 FAULTS = """
 import os, sys, time
 from regard.cli import main
+from regard.data.batches.sampler import Dataset, Sampler
 from regard.objectives.seq2seq import Seq2Seq
 
-collate, calls = Seq2Seq.collate, []
+Dataset.window = 40  # a third of the examples
+plain, calls = PLACE, []
 
 def faulty(self, *words):
     calls.append(words)
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    if len(calls) == 9 and os.environ["RANK"] == "1" and first:
+    if len(calls) == CALL and os.environ["RANK"] == "1" and first:
         FAULT
-    return collate(self, *words)
+    return plain(self, *words)
 
-Seq2Seq.collate = faulty
+PLACE = faulty
 main()
 """
+READING, CUTTING = ("Seq2Seq.collate", 9), ("Sampler.cut_window", 2)  # a call in each
 
 
-def begin(tmp_path, fault: str, *settings: str):
+def begin(tmp_path, fault: str, *settings: str, where=READING):
     recipe = write_corpus(tmp_path)
-    (tmp_path / "faulty.py").write_text(FAULTS.replace("FAULT", fault))
+    place, call = where
+    code = FAULTS.replace("PLACE", place).replace("CALL", str(call)).replace("FAULT", fault)
+    (tmp_path / "faulty.py").write_text(code)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     changes = [word for setting in settings for word in ("--set", setting)]
     place = ("--data", tmp_path, "--out", tmp_path / "out", "--device", "cpu", *changes)
@@ -90,13 +95,14 @@ def last_line(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_is_named(tmp_path):
-    words, variables = begin(tmp_path, "time.sleep(600)", "distributed.timeout=10")
+@pytest.mark.parametrize("where", [READING, CUTTING], ids=["reading", "cutting"])
+def test_a_process_that_hangs_is_named(tmp_path, where):
+    words, variables = begin(tmp_path, "time.sleep(600)", "distributed.timeout=10", where=where)
     began = time.monotonic()
     running = start_ranks(*words, **variables)
     said = [process.communicate(timeout=120)[1] for process in running]
     assert [process.returncode for process in running] == [1, 1]
-    hangs = "rank 1 hangs: for 10 s it has not begun a batch that others have"
+    hangs = "rank 1 hangs: for 10 s it has been behind others"
     assert all(f"rank {rank} ends: {hangs}" in text for rank, text in enumerate(said))
     assert time.monotonic() - began < 100
 
@@ -152,5 +158,5 @@ def test_a_neighbour_that_falls_behind_hangs(clock):
         clock[0] = float(second)
         assert neighbour.fault(f"{second} 5", begun=6) == ""
     clock[0] = 2_600.0
-    assert "rank 3 hangs: for 600 s it has not begun" in neighbour.fault("9999 5", begun=6)
+    assert "rank 3 hangs: for 600 s it has been behind others" in neighbour.fault("9999 5", begun=6)
     assert neighbour.fault("10000 6", begun=6) == ""

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.ground.errors import BadInput
 from regard.training.checkpoint import Checkpoints
+from regard.training.dry_run import estimate_rank
 from regard.weights.files import read_tensors
-from small import write_corpus
+from small import journal_of, write_corpus
 from small_ranks import SMOOTH, STILL, losses_of
-from small_rnn import write_streams
+from small_rnn import prepared, write_streams
 from verb import run
 from warm import start_ranks
 
@@ -54,6 +56,17 @@ def test_a_divided_run_resumes_bit_for_bit(tmp_path):
     stored = tensors_at(stopped, 12)
     folder = read_tensors(stopped / "model" / "model.safetensors")
     assert all(torch.equal(folder[name], stored[f"average/{name}"]) for name in folder)
+
+
+@pytest.mark.slow
+def test_exact_sums_of_three_processes_resume_bit_for_bit(tmp_path):
+    recipe, exact = write_corpus(tmp_path), ("distributed.exact=true", "distributed.shards=3")
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    train(recipe, straight, 3, *exact)
+    train(recipe, stopped, 3, *exact, "train.steps=6")
+    train(recipe, stopped, 3, *exact, resume=True)
+    assert same(tensors_at(straight, 12), tensors_at(stopped, 12))
+    assert journal_of(straight) == journal_of(stopped)
 
 
 def test_one_process_has_the_plain_steps_and_writes_in_the_background(tmp_path, monkeypatch):
@@ -120,6 +133,21 @@ def test_carried_streams_of_a_divided_run_resume_bit_for_bit(tmp_path, settings)
     assert any(name.startswith("carried/") for name in stopped)
     assert same(straight, stopped)
     assert losses_of(tmp_path / "straight") == losses_of(tmp_path / "stopped")
+
+
+@pytest.mark.slow
+def test_streams_that_three_processes_cannot_share_are_refused(tmp_path):
+    """Before the first checkpoint, for which processes gather their states."""
+    write_streams(tmp_path)
+    words = ("train", tmp_path / "lstm.toml", "--data", tmp_path, "--device", "cpu")
+    running = start_ranks("-m", "regard", *words, "--out", tmp_path / "run", world=3)
+    reason = "8 streams, 3 processes: each process needs the same number of streams"
+    for process in running:
+        said = process.communicate(timeout=100)[1]
+        assert reason in said and "frame #" not in said and "terminate" not in said
+    assert [process.returncode for process in running].count(-signal.SIGABRT) == 0
+    with pytest.raises(BadInput, match=reason):
+        estimate_rank(prepared(tmp_path, tmp_path / "dry").job, ranks=3, gpu=None)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from regard.data.batches.sampler import Dataset
 from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
@@ -91,6 +92,32 @@ def test_ranks_unfreeze_the_same_levels(tmp_path):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+NARROW = """
+from regard.cli import main
+from regard.data.batches.sampler import Dataset
+
+Dataset.window = 7
+main()
+"""
+
+
+@pytest.mark.slow
+def test_three_ranks_exchange_the_rows_of_many_windows(tmp_path, monkeypatch):
+    """An epoch of 120 examples has 18 windows; the last has one row, and two ranks get none."""
+    monkeypatch.setattr(Dataset, "window", 7)
+    (tmp_path / "narrow.py").write_text(NARROW)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+
+    def launch(*words):
+        assert words[:2] == ("-m", "regard")
+        return start_ranks("-m", "narrow", *words[2:], world=3, PYTHONPATH=path)
+
+    settings = (STILL, SMOOTH, "batches.accumulate=2")
+    alone, together = losses(write_corpus(tmp_path), *settings, launch=launch)
+    assert len(alone) == 14
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
 FAILS = """
 import os
 from regard.cli import main
@@ -130,18 +157,18 @@ world = World.join("cpu")
 with world.together():
     assert world.from_leader(lambda: {"rank": world.rank}) == {"rank": 0}
     world.barrier()
-    if world.rank == 1:
+    if world.rank == FAILING:
         raise ValueError("no more paper")
     time.sleep(600)
 """
 
 
-def test_a_rank_does_not_wait_for_one_that_failed():
-    """Whatever it waits for, and without a launcher that looks after it."""
-    world = start_ranks("-c", WAITS)
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_rank_does_not_wait_for_one_that_failed(failing):
+    """Whatever it waits for, and without a launcher: the process of rank 0 holds the store."""
+    world = start_ranks("-c", WAITS.replace("FAILING", str(failing)))
     said = [one.communicate(timeout=120)[1] for one in world]
     assert [one.returncode for one in world] == [1, 1]
-    assert said[0].strip().splitlines()[-1] == (
-        "regard: rank 0 ends: rank 1 failed (ValueError: no more paper)"
-    )
-    assert "no more paper" in said[1] and "ends" not in said[1]
+    end = f"regard: rank {1 - failing} ends: rank {failing} failed (ValueError: no more paper)"
+    assert said[1 - failing].strip().splitlines() == [end]
+    assert "no more paper" in said[failing] and "ends" not in said[failing]

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.pair_dataset import PairDataset
 from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_staged
@@ -199,6 +200,55 @@ def test_each_process_cuts_its_share_of_the_windows(monkeypatch):
     assert len(cuts) < len(needed) + 8
 
 
+class RowLengths:
+    """As much of the plan of an epoch as steps need."""
+
+    lengths = 1 + np.arange(1_200) % 7
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def read(self, rows):
+        return rows.tolist()
+
+
+class FewRows(DocumentDataset):
+    window = 20
+
+
+def test_each_process_makes_the_plan_of_an_epoch_once():
+    """A thread cuts windows of the next epoch while another reads rows of this one."""
+
+    def plans_of(world):
+        plans = []
+
+        def plan(epoch):
+            plans.append(epoch)
+            return RowLengths()
+
+        dataset = FewRows(None, plan, lambda rows, indices, key: rows, seed=1)
+        own = job(world, 2, dataset=lambda *_: dataset)
+        drawn = read_steps(own, START)
+        epochs = [step.cursor.epoch for step in islice(drawn, 400)]
+        drawn.close()
+        assert epochs[-1] >= 2
+        return plans
+
+    for plans in run_ranks(3, plans_of):
+        assert sorted(plans) == [*range(len(plans))]
+
+
+def test_plans_of_two_mixed_epochs_are_cached():
+    """Each of 2.5 rounds: 0, 1 and half of 2; then the rest of 2, 3 and 4."""
+    plans = []
+    dataset = FewRows(None, lambda epoch: plans.append(epoch) or RowLengths(), None, seed=1)
+    mixed = dataset.in_rounds(2.5)
+    for _ in range(3):
+        for epoch in (0, 1, 2, 2, 3, 4):
+            mixed.planned(epoch)
+    assert plans == [0, 1, 2, 3, 4]
+
+
 def test_examples_that_are_too_long_are_counted_once_by_all_processes():
     def dropped(world):
         own = job(world, 3, dataset=Drawn, objective=DrawnLengths, examples=100)
@@ -212,6 +262,20 @@ def test_examples_that_are_too_long_are_counted_once_by_all_processes():
 def test_data_without_a_short_example_is_refused_by_all_processes():
     with pytest.raises(BadInput, match="none of 90 examples is at most 7 tokens long"):
         steps(2, 1, examples=90, dataset=TooLong)
+
+
+class SometimesTooLong(Numbers):
+    """Examples of which none fits a batch in the second epoch."""
+
+    def lengths(self, objective, epoch, indices):
+        return 1 + indices[:, None] % 7 + 7 * (epoch == 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_epoch_without_a_short_example_is_refused_by_any_number_of_processes(size):
+    """Also if epochs before and after it have some."""
+    with pytest.raises(BadInput, match="none of 30 examples is at most 7 tokens long"):
+        steps(size, 2, dataset=SometimesTooLong)
 
 
 def test_a_process_without_rows_has_weights_of_the_same_form():

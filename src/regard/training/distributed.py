@@ -5,16 +5,17 @@ losses are summed over ranks, and so are the weights of rows if they are known o
 Collectives have a time limit, but preparing data or evaluation may take longer. Outside of steps
 processes poll a store instead, without a limit. A failing process writes to the store, and a thread
 in each other process ends that process. The same thread writes a sign of life and the number of
-slices that the process has begun: a process that was killed, or hangs while the others have begun
-the next slice, is named by its neighbour, which ends all. torchrun may start all of them again with
-the same store, in which the keys of each attempt have a prefix of their own.
+turns that the process has begun (slices of steps, and exchanges of what was cut): a process that
+was killed, or hangs while the others have begun the next turn, is named by its neighbour, which
+ends all. torchrun may start all of them again with the same store, in which the keys of each
+attempt have a prefix of their own.
 """
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -44,7 +45,7 @@ COLLECTIVE = (*LOST, "gloo", "nccl", "c10d")
 # Modules that call collectives or the store: in one of them such an error begins.
 CALLERS = ("torch.distributed", "torch.nn.parallel", "torch.autograd", "regard.training")
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
-FAILED, LEFT, ALIVE = "failed", "left", "alive "  # keys of the store
+FAILED, KNOWN, LEFT, ALIVE = "failed", "known ", "left", "alive "  # keys of the store
 STORE_LOST = "the process that started this run is gone"
 Item = TypeVar("Item")
 
@@ -55,7 +56,7 @@ class Rendezvous:
     def __init__(self, store: dist.Store, rank: int, world: int, timeout: float = TIMEOUT):
         self.store, self.rank, self.world, self.timeout = store, rank, world, timeout
         self.calls = 0  # numbers the keys: all processes make the same calls in the same order
-        self.begun = 0  # slices of steps
+        self.begun = 0  # turns: slices of steps, and exchanges of cut windows
         self.over, self.ending = Event(), Lock()
         self.thread = Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -85,6 +86,7 @@ class Rendezvous:
             fault = self._other_fault() if collective else ""
             self.leave()  # so that my own thread lets me speak
             first = self.store.compare_set(FAILED, "", fault or mine).decode()
+            self._know()
         except RuntimeError:  # nobody is left to be told
             first = STORE_LOST if collective else mine
         if collective or first != mine:
@@ -124,7 +126,7 @@ class Rendezvous:
         return self.store.get(FAILED).decode() if self.store.check([FAILED]) else ""
 
     def _life(self, rank: int) -> str:
-        """Signs of life of a process, and the slices that it has begun: "12 3"; "": none yet."""
+        """Signs of life of a process, and the turns that it has begun: "12 3"; "": none yet."""
         key = f"{ALIVE}{rank}"
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
@@ -141,9 +143,19 @@ class Rendezvous:
             except RuntimeError:
                 failed = STORE_LOST
             if failed and not self.over.is_set():
-                if self.rank == 0:  # its process may hold the store, which the others read
-                    sleep(3 * PAUSE)
+                self._know()
                 self._end(failed)
+
+    def _know(self) -> None:
+        """Note that this process knows of a failure; rank 0 waits for others, for a few seconds.
+
+        Its process may hold the store, in which they read the reason.
+        """
+        known = [f"{KNOWN}{rank}" for rank in range(self.world)]
+        with suppress(RuntimeError):
+            self.store.set(known[self.rank], "")
+            if self.rank == 0:
+                poll_until(lambda: self.store.check(known), SHORT)
 
     def _end(self, reason: str) -> None:
         with self.ending:  # never released: one line is enough
@@ -162,7 +174,7 @@ class RankWatch:
     def fault(self, life: str, begun: int) -> str:
         """Why the process has to be given up; "": it lives, and is not behind for too long.
 
-        ``begun`` are the slices that the process has begun that asks.
+        ``begun`` are the turns that the process has begun that asks.
         """
         now = monotonic()
         if life != self.life or not life:
@@ -174,8 +186,7 @@ class RankWatch:
         if now - self.alive > SILENCE:
             return f"rank {self.rank} is gone: no sign of life for {SILENCE:.0f} s"
         if now - self.level > self.timeout:
-            since = f"for {self.timeout:.0f} s it has not begun a batch that others have"
-            return f"rank {self.rank} hangs: {since}"
+            return f"rank {self.rank} hangs: for {self.timeout:.0f} s it has been behind others"
         return ""
 
 
@@ -321,8 +332,8 @@ class World:
             return None
         return timedelta(seconds=collective_limit(self.rendezvous.timeout))
 
-    def begin_slice(self) -> None:
-        """Note that this process begins a slice of a step."""
+    def begin_turn(self) -> None:
+        """Note that this process begins a slice of a step, or to exchange what it has cut."""
         if self.rendezvous is not None:
             self.rendezvous.begun += 1
 

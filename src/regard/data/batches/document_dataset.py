@@ -36,7 +36,7 @@ class DocumentDataset(Dataset[Item]):
     plan: PlanRows
     annotate: Annotate[Item]
     seed: int
-    cached_plans: int = 1
+    cached_plans: int = 2  # windows of the next epoch may be cut while rows of this one are read
 
     @cached_property
     def planned(self) -> PlanRows:
@@ -44,7 +44,7 @@ class DocumentDataset(Dataset[Item]):
         return lru_cache(maxsize=self.cached_plans)(self.plan)
 
     def in_rounds(self, rounds: float) -> "DocumentDataset[Item]":
-        return replace(self, cached_plans=min(MOST_PLANS, ceil(rounds) + 1))
+        return replace(self, cached_plans=min(MOST_PLANS, ceil(2 * rounds) + 1))
 
     @cached_property
     def _count(self) -> int:

@@ -31,9 +31,10 @@ def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep
     for cursors, window in _rounds(job, sampler, start):
         windows = SharedWindows.gather(job, sampler, cursors, window)
         sampler.count_left_out(windows.left_out)
-        empty = 0 if len(windows) else empty + len(cursors)
-        sampler.check_empty(empty)
-        if empty:
+        for batches in windows.counts_W.tolist():
+            empty = 0 if batches else empty + 1
+            sampler.check_empty(empty)
+        if not len(windows):
             continue
         slices.extend(windows.own_slices(drawn + len(sums_BC), count, splits))
         sums_BC = np.concatenate([sums_BC, windows.sums_BC]) if len(sums_BC) else windows.sums_BC
@@ -77,6 +78,7 @@ class SharedWindows:
     ) -> "SharedWindows":
         """Gather the sums of the windows of all processes."""
         own_BC = batch_sums(job, window)
+        job.world.begin_turn()
         sizes_W = _all_gather(job, np.array([*own_BC.shape, window.left_out]))
         counts_W, most = sizes_W[:, 0], sizes_W[:, :2].max(axis=0)
         padded_BC = np.zeros(most)

@@ -119,7 +119,7 @@ class TrainableModel:
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; the ``last`` slice sums it over ranks."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
-        self.world.begin_slice()
+        self.world.begin_turn()
         synchronised = self.parallel.gradient_sync(self.wrapped, last=last)
         with synchronised, self.precision.tf32_beside_bf16():
             return self.run_batch(batch, scale)
@@ -235,6 +235,7 @@ def sharing_of(job: Job, processes: int, memory: float | None) -> DistributedCon
     config = job.recipe.distributed
     if config.exact and job.sampler.streams:
         raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
+    job.sampler.splits(job.recipe.batches.accumulate, processes)  # streams may not be divisible
     return decided_sharing(config, job.model, processes, memory)
 
 
