@@ -33,7 +33,6 @@ from regard.text.tokenizers.subwords import Subwords
 Top = Annotated[int, Meta(ge=1, le=1_000)]
 Value = TypeVar("Value")
 JSONInputs = str | list[str | dict[str, str]] | dict[str, str | list[str]]
-Parameter = bool | int | float | str | list[str] | None
 MOST_SEQUENCES = 16 << 20  # characters of filled texts, which are repeated for every candidate
 Scalar = bool | int | float | str | None
 ScalarOrList = Scalar | list[Scalar | list[Scalar]]
