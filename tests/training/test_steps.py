@@ -20,7 +20,7 @@ from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
-from regard.training.loop.drawn_step import read_ahead
+from regard.training.loop.drawn_step import read_ahead, step_sums
 from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
 from thread_ranks import run_ranks
@@ -276,6 +276,15 @@ def test_an_epoch_without_a_short_example_is_refused_by_any_number_of_processes(
     """Also if epochs before and after it have some."""
     with pytest.raises(BadInput, match="none of 30 examples is at most 7 tokens long"):
         steps(size, 2, dataset=SometimesTooLong)
+
+
+def test_sums_that_do_not_fit_the_corpora_are_an_error():
+    own = job(World(0, 1, CPU), 1, dataset=Drawn, objective=DrawnLengths)
+    counted = [4.0, 20.0, 90.0]
+    sums = step_sums(own, 2, np.array([[*counted, 3.0, 1.0, 6.5]]))
+    assert sums.corpora == {"odd": 3, "even": 1} and sums.weight == 6.5
+    with pytest.raises(ValueError, match="shorter"):
+        step_sums(own, 2, np.array([[*counted, 3.0]]))
 
 
 def test_a_process_without_rows_has_weights_of_the_same_form():

@@ -270,7 +270,7 @@ class Sampler(BatchSampler[Item]):
         if outside or min(start.epoch, start.batch) < 0:
             raise BadInput(f"cannot resume at {start}: the data has {len(self.dataset):,} examples")
         if not self.window_count:
-            self.check_empty(0)
+            raise BadInput("the training data has no examples")
         while True:
             yield start
             start = self.after(start, 0, 1)
@@ -311,7 +311,7 @@ class Sampler(BatchSampler[Item]):
         moved = np.repeat(ends[order] - borders[1:], sizes)
         rows = short[packed[moved + np.arange(len(moved))]]
         read = None if examples is None else [examples[i] for i in rows]
-        left_out = 0 if cursor.epoch else len(indices) - len(short)  # the same in every epoch
+        left_out = 0 if cursor.epoch else len(indices) - len(short)  # counted once
         window = (self.dataset, cursor, indices[rows], lengths[rows], borders)
         return WindowBatches(*window, read, left_out)
 

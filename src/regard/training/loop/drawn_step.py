@@ -102,13 +102,13 @@ def step_sums(job: Job, sides: int, sums_BC: np.ndarray) -> StepSums:
     """The sums of a step, from the sums of its batches."""
     sums_C = sums_BC.sum(axis=0)
     corpora = [*job.sampler.dataset.count_corpora(np.zeros(0, np.int64))]
-    weight = sums_C[COUNTED + len(corpora) :]
+    of_corpora, weight = np.split(sums_C[COUNTED:], [len(corpora)])
     return StepSums(
         sides=sides,
         rows=int(sums_C[0]),
         tokens=int(sums_C[1]),
         flops=float(sums_C[2]),
-        corpora=dict(zip(corpora, map(int, sums_C[COUNTED:]), strict=False)),
+        corpora=dict(zip(corpora, map(int, of_corpora), strict=True)),
         weight=(weight if len(weight) > 1 else weight[0]) if len(weight) else None,
     )
 

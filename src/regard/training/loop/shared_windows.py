@@ -18,6 +18,7 @@ from regard.data.batches.sampler import Cursor, Sampler, WindowBatches
 from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, batch_sums, read_ahead, step_sums
 from regard.training.loop.events import Job
 
+ROUNDS_AHEAD = 2  # whose windows are cut while rows of earlier ones are read
 Round = tuple[Sequence[Cursor], WindowBatches]
 """Cursors of as many windows as there are processes, and the window of this process."""
 
@@ -54,7 +55,7 @@ def _rounds(job: Job, sampler: Sampler, start: Cursor) -> Iterator[Round]:
         of_round = [*islice(cursors, world.size)]
         return of_round, sampler.cut_window(of_round[world.rank])
 
-    return read_ahead(repeat(cut), 2 if sampler.dataset.ahead else 0)
+    return read_ahead(repeat(cut), ROUNDS_AHEAD if sampler.dataset.ahead else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ class SharedWindows:
         return [
             DrawnSlice(number % (count * splits), partial(dataset.read, self.cursors[w].epoch, own))
             for number, w, own in zip(
-                number_S.tolist(), window_S, np.split(indices, size_S.cumsum()), strict=False
+                number_S.tolist(), window_S, np.split(indices, size_S.cumsum())[:-1], strict=True
             )
         ]
 
