@@ -28,7 +28,6 @@ from regard.serving.engine import (
     Failure,
     Overloaded,
     ServedModel,
-    ServingEngine,
     TooLarge,
     Unavailable,
     UnknownModel,
@@ -46,20 +45,6 @@ SAMPLED = {"method": Method(Sample(seed=2)), "ending": Ending(7)}
 @pytest.fixture(scope="module")
 def models():
     return {"bert": small_bert("one"), "gpt": small_gpt2()}
-
-
-@pytest.fixture
-def engine_of(models):
-    engines = []
-
-    def start(**limits):
-        served = [ServedModel(model, name) for name, model in models.items()]
-        engines.append(ServingEngine(served, EngineLimits(**limits)))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        engine.close()
 
 
 def test_every_request_gets_the_answers_of_a_direct_call(models, engine_of):

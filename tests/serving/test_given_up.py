@@ -12,13 +12,7 @@ from regard.api import Model
 from regard.ground.cancellation import CancelledWork, cancelled_if, check_wanted
 from regard.inference.component import Component
 from regard.inference.translator import Translator
-from regard.serving.engine import (
-    DeadlineExceeded,
-    EngineLimits,
-    ServedModel,
-    ServingEngine,
-    TooLarge,
-)
+from regard.serving.engine import DeadlineExceeded, TooLarge
 from serving.running_server import running
 from small_bert import SENTENCES
 from small_bert import model as small_bert
@@ -33,20 +27,6 @@ TEXT = "the owl sees the cow"
 def models():
     translator = Model(small_translator(next(iter(TRANSLATORS))))
     return {"bert": small_bert("one"), "gpt": small_gpt2(), "mt": translator}
-
-
-@pytest.fixture
-def engine_of(models):
-    engines = []
-
-    def start(**limits):
-        served = [ServedModel(model, name) for name, model in models.items()]
-        engines.append(ServingEngine(served, EngineLimits(**limits)))
-        return engines[-1]
-
-    yield start
-    for engine in engines:
-        engine.close()
 
 
 WORK = {

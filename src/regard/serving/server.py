@@ -110,7 +110,7 @@ class JoinedWrites:
         return getattr(self.transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, or hold those of a head until the next write or the next turn of the loop."""
+        """Send bytes; a head is held until the next write or the next turn of the loop."""
         if not self.head and data.startswith(b"HTTP/"):
             self.head = data
             self.loop.call_soon(self.flush)

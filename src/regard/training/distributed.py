@@ -149,7 +149,7 @@ class Rendezvous:
     def _know(self) -> None:
         """Note that this process knows of a failure; rank 0 waits for others, for a few seconds.
 
-        Its process may hold the store, in which they read the reason.
+        The process of rank 0 may hold the store, in which they read the reason.
         """
         known = [f"{KNOWN}{rank}" for rank in range(self.world)]
         with suppress(RuntimeError):

@@ -229,7 +229,7 @@ class CompletionAnswer(Struct):
 class Completion:
     """Continuation of a prompt.
 
-    ``written`` are its new tokens, with EOS and those of a stop string; ``ids`` without the latter.
+    ``written`` are its new tokens, with EOS and the tokens of a stop string, which ``ids`` lack.
     """
 
     prompt: list[int]
