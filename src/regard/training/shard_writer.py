@@ -1,25 +1,32 @@
 """Writer of shards: every process writes its own to a checkpoint, in the background.
 
-torch.distributed.checkpoint plans which process writes what. It writes safetensors, so that nothing
+torch.distributed.checkpoint plans which process writes what. Files are safetensors, so that nothing
 is unpickled when they are read. Shards are first copied to host memory: on CUDA by a stream of its
 own while the next step computes, which waits for it before it changes weights.
 """
 
 import warnings
 from collections.abc import Callable
-from threading import Thread
+from pathlib import Path
+from threading import Event, Thread
+from typing import cast
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
-from torch.distributed.checkpoint import HuggingFaceStorageWriter
+from torch.distributed.checkpoint import CheckpointException, SavePlan, SavePlanner, StorageWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import TensorWriteData
+from torch.distributed.checkpoint.storage import WriteResult
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
+from torch.futures import Future
 
-from regard.training.checkpoint import Checkpoints, RunProgress, Tensors, checksum_of_file
+from regard.training.checkpoint import SHARD, TENSORS, Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.parallel import CheckpointWriter
+from regard.weights.tensor_pieces import write_one_by_one
 
 
 class ShardWriter(CheckpointWriter):
@@ -34,13 +41,17 @@ class ShardWriter(CheckpointWriter):
         warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
         on_cuda = world.device.type == "cuda"
         self.stream = torch.cuda.Stream(world.device) if on_cuda else None
-        self.copied: torch.cuda.Event | None = None  # the end of the copies
+        self.copying = Event()  # set once copies are made, on CUDA those that ``copied`` ends
+        self.copied: torch.cuda.Event | None = None
         self.buffers: dict[str, Tensor] = {}
         self.thread: Thread | None = None
         self.error: BaseException | None = None
 
     def save(self, progress: RunProgress, tensors: Tensors, done: Callable[[], None]) -> None:
-        """Begin to write a checkpoint, once the one before it is written."""
+        """Begin to write a checkpoint, once the one before it is written.
+
+        The tensors must not change before ``await_copies``.
+        """
         self.wait()
         if self.world.is_leader:
             self.checkpoints.begin(progress.step)
@@ -48,10 +59,10 @@ class ShardWriter(CheckpointWriter):
         named = {
             f"{group}/{name}": x for group, part in tensors.items() for name, x in part.items()
         }
-        staged = self._stage(named)
-        self.thread = Thread(
-            target=self._write, args=(progress, staged, self.copied, done), daemon=True
-        )
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+        self.copying.clear()
+        self.thread = Thread(target=self._write, args=(progress, named, done), daemon=True)
         self.thread.start()
 
     def wait(self) -> None:
@@ -67,55 +78,104 @@ class ShardWriter(CheckpointWriter):
 
     def await_copies(self) -> None:
         """Let the next kernels wait until the shards are copied; raise an error of the writer."""
+        if self.thread is not None:
+            self.copying.wait()
         self._raise_error()
         if self.copied is not None:
             torch.cuda.current_stream().wait_event(self.copied)
 
-    def _stage(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Copies in host memory; on CUDA they are complete after the event ``copied``."""
-        if self.stream is None:
-            return {name: self._on_host(x, local_part(x).clone()) for name, x in tensors.items()}
-        self.stream.wait_stream(torch.cuda.current_stream())
-        staged = {}
-        with torch.cuda.stream(self.stream):
-            for name, tensor in tensors.items():
-                own = local_part(tensor)
-                if name not in self.buffers or self.buffers[name].shape != own.shape:
-                    self.buffers[name] = torch.empty_like(own, device="cpu", pin_memory=True)
-                own.record_stream(self.stream)
-                self.buffers[name].copy_(own, non_blocking=True)
-                staged[name] = self._on_host(tensor, self.buffers[name])
-        self.copied = self.stream.record_event()
-        return staged
-
-    def _on_host(self, tensor: Tensor, copy: Tensor) -> Tensor:
-        """A copy with the place of the tensor in the whole."""
-        return divided_like(copy, tensor, self.mesh)
-
     def _write(
-        self,
-        progress: RunProgress,
-        staged: dict[str, Tensor],
-        copied: torch.cuda.Event | None,
-        done: Callable[[], None],
+        self, progress: RunProgress, tensors: dict[str, Tensor], done: Callable[[], None]
     ) -> None:
         try:
-            if copied is not None:
-                copied.synchronize()
-            place = self.checkpoints.temporary(progress.step)
-            writer = HuggingFaceStorageWriter(str(place), save_distributed=True)
+            staged = self._stage(tensors)
+            if self.copied is not None:
+                self.copied.synchronize()
+            name = f"{SHARD}{self.world.rank + 1:05d}{TENSORS}"
+            writer = PieceWriter(self.checkpoints.temporary(progress.step) / name)
             with self.checkpoints.written():
-                dcp.save(staged, storage_writer=writer, process_group=self.group)
-                files = place.glob(f"shard-{self.world.rank + 1:05d}-*")
-                own = {path.name: checksum_of_file(path) for path in files}
-                everyone = [own for _ in range(self.world.size)]
-                dist.all_gather_object(everyone, own, group=self.group)
+                _save(staged, writer, self.group)
+                everyone = [writer.checksums for _ in range(self.world.size)]
+                dist.all_gather_object(everyone, writer.checksums, group=self.group)
                 if self.world.is_leader:
                     checksums = {name: crc for part in everyone for name, crc in part.items()}
                     self.checkpoints.commit(progress, checksums)
                     done()
         except BaseException as error:
             self.error = error
+
+    def _stage(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Copies in host memory; on CUDA they are complete after the event ``copied``."""
+        parts = {name: local_part(tensor) for name, tensor in tensors.items()}
+        try:
+            copies = self._copies(parts)
+        finally:
+            self.copying.set()
+        return {name: divided_like(copies[name], x, self.mesh) for name, x in tensors.items()}
+
+    def _copies(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.stream is None:
+            return {name: own.clone() for name, own in parts.items()}
+        for name, own in parts.items():
+            if name not in self.buffers or self.buffers[name].shape != own.shape:
+                self.buffers[name] = torch.empty_like(own, device="cpu", pin_memory=True)
+        copies = {name: self.buffers[name] for name in parts}
+        with torch.cuda.stream(self.stream):
+            torch._foreach_copy_([*copies.values()], [*parts.values()], non_blocking=True)
+        self.copied = self.stream.record_event()
+        return copies
+
+
+class PieceWriter(StorageWriter):
+    """Writer of the pieces of one process, to a file, as torch.distributed.checkpoint calls it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.checksums: dict[str, int] = {}  # of the file, if there are pieces
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write the pieces that are planned for this process."""
+        tensors, begins = {}, {}
+        for item in plan.items:
+            name = item.index.fqn
+            tensors[name] = cast(Tensor, planner.resolve_data(item))
+            begins[name] = cast(TensorWriteData, item.tensor_data).chunk.offsets
+        if tensors:
+            checksum = write_one_by_one(self.path, tensors, tensors, begins)
+            self.checksums = {self.path.name: checksum}
+        written: Future[list[WriteResult]] = Future()
+        written.set_result([])
+        return written
+
+    def reset(self, checkpoint_id: object = None) -> None:
+        pass
+
+    def set_up_storage_writer(self, is_coordinator: bool, *_: object, **__: object) -> None:
+        pass
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        return plans
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        pass
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: object) -> bool:
+        return False
+
+
+def _save(
+    tensors: dict[str, Tensor], writer: StorageWriter, group: dist.ProcessGroup | None
+) -> None:
+    """Write tensors by all processes of a group; an error is that of the first that failed."""
+    try:
+        dcp.save(tensors, storage_writer=writer, process_group=group)
+    except CheckpointException as error:
+        cause, _ = error.failures[min(error.failures)]
+        raise cause from None
 
 
 def as_divided(tensor: Tensor) -> DTensor | None:

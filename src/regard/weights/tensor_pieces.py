@@ -4,9 +4,10 @@ The header of a file with pieces says where each begins, as torch.distributed.ch
 """
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -96,24 +97,42 @@ class TensorPieces(Mapping[str, Tensor]):
         return part
 
 
-def write_one_by_one(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, with one of them in memory at a time.
+def write_one_by_one(
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    like: Mapping[str, Tensor],
+    begins: Mapping[str, Sequence[int]] | None = None,
+) -> int:
+    """Write tensors as safetensors, with one of them in memory at a time; return the CRC-32.
 
-    ``like`` has tensors of their names, shapes and types, which may be on the meta device.
+    ``like`` has tensors of their names, shapes and types, which may be on the meta device. If they
+    are pieces, ``begins`` says where each begins in its whole tensor. Other threads run meanwhile.
     """
     sizes = [tensor.numel() * tensor.element_size() for tensor in like.values()]
-    places = pairwise([sum(sizes[:number]) for number in range(len(sizes) + 1)])
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    places = pairwise(accumulate(sizes, initial=0))
+    metadata = {"format": "pt"}
+    if begins is not None:
+        offsets = {name: {OFFSETS: [*begin]} for name, begin in begins.items()}
+        metadata[PLACES] = json.dumps(offsets)
+    header: dict[str, object] = {"__metadata__": metadata}
     for (name, tensor), place in zip(like.items(), places, strict=True):
         shape = {"shape": [*tensor.shape], "data_offsets": [*place]}
         header[name] = {"dtype": NAMES[tensor.dtype], **shape}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
+    checksum = 0
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
+
+        def write(content: bytes | memoryview) -> None:
+            nonlocal checksum
+            checksum = zlib.crc32(content, checksum)
+            file.write(content)
+
+        write(len(text).to_bytes(8, "little") + text)
         for name, tensor in like.items():
             content = tensors[name].to(tensor.dtype).contiguous()
-            file.write(content.reshape(-1).view(torch.uint8).numpy().data)
+            write(content.reshape(-1).view(torch.uint8).numpy().data)
+    return checksum
 
 
 class MappedTensors(Mapping[str, Tensor]):

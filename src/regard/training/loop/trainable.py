@@ -178,7 +178,10 @@ class TrainableModel:
     def tensors(self) -> Tensors:
         """Weights, optimiser moments and averaged weights, as stored in a checkpoint."""
         moments = optimiser_tensors(self.model, self.optimiser.optimiser)
-        tensors = {"model": self.weights, "optimiser": moments}
+        learnt = dict(self.model.named_parameters())
+        # Forward passes change buffers, such as running means, while a checkpoint is written.
+        weights = {name: x if name in learnt else x.clone() for name, x in self.weights.items()}
+        tensors = {"model": weights, "optimiser": moments}
         if self.average is None:
             return tensors
         averaged = self.average.weights.items()
