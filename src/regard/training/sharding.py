@@ -49,14 +49,13 @@ class Shards(Parallel):
     def __init__(self, config: DistributedConfig, world: World, precision: Precision):
         super().__init__(world)
         self.config, self.precision = config, precision
-        device = world.device.type
-        init_alone(device)
-        self.mesh = self.mesh_on(device)
+        init_alone(world.device.type)
+        self.mesh = self._mesh()
         self._writer: ShardWriter | None = None
 
-    def mesh_on(self, device: str) -> DeviceMesh:
+    def _mesh(self) -> DeviceMesh:
         """The processes in order; for HSDP a row of processes for each copy."""
-        replicas, size = self.config.replicas, self.world.size
+        device, replicas, size = self.world.device.type, self.config.replicas, self.world.size
         if not replicas:
             return init_device_mesh(device, (size,))
         return init_device_mesh(
@@ -137,7 +136,7 @@ class Shards(Parallel):
     def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
         if not checkpoints.kept:
             return super().writer(checkpoints)
-        self._writer = ShardWriter(self.mesh_on("cpu"), checkpoints, self.world)
+        self._writer = ShardWriter(checkpoints, self.world)
         return self._writer
 
     def await_copies(self) -> None:
@@ -167,8 +166,7 @@ class OneShard(Parallel):
     def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
         if not checkpoints.kept:
             return super().writer(checkpoints)
-        init_alone(self.world.device.type)
-        self._writer = ShardWriter(init_device_mesh("cpu", (1,)), checkpoints, self.world)
+        self._writer = ShardWriter(checkpoints, self.world)
         return self._writer
 
     def await_copies(self) -> None:
