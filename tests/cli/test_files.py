@@ -216,7 +216,7 @@ def test_bulk_in_this_process_has_statistics(classifier, here):
     report = regard.bulk(
         classifier, "in.txt", task="predict", out="out.jsonl", device="cpu", workers=0
     )
-    assert str(report).startswith("2 results of 3 inputs, 0 bad, 0 cut, ")
+    assert str(report).startswith("2 results of 3 inputs, 0 bad, 1 blank, 0 cut, ")
     assert report.sums["tokens"] > 0
     with pytest.raises(regard.BadInput, match="workers"):
         regard.bulk(classifier, "in.txt", task="predict", out="new.jsonl", workers=-1)
@@ -243,6 +243,7 @@ def test_messages_of_bulk_have_the_words_of_python(classifier, here):
     assert refused(out="new.tsv") == "out: new.tsv: the results of a.csv are a .csv or .jsonl file"
     assert refused(max_length=2, skip_bad=False).endswith("or raise max_length")
     assert refused(options={"pol": 2}).startswith("predict has no option 'pol'; known: ")
+    assert refused(task="predit") == "task: there is no 'predit'; did you mean 'predict'?"
     known = refused(out="new.doc").rpartition("choose one of ")[2].split(", ")
     assert len(known) == len({*known}) and ".jsonl" in known
     assert refused(out="a.csv") == "a.csv: is complete; remove it, or choose another"
@@ -259,6 +260,6 @@ def test_an_empty_line_is_no_result_of_a_translator(small_run, here):
     report = regard.bulk(
         model, "in.txt", task="translate", out="out.jsonl", device="cpu", workers=0
     )
-    assert str(report).startswith("2 results of 3 inputs, 0 bad")
+    assert str(report).startswith("2 results of 3 inputs, 0 bad, 1 blank, 0 cut, ")
     assert report.sums["count score"] == 2
     assert len((here / "out.jsonl").read_text().splitlines()) == 3

@@ -20,7 +20,8 @@ from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
-from regard.training.loop.drawn_step import read_ahead, step_sums
+from regard.training.loop import shared_windows
+from regard.training.loop.drawn_step import DrawnSlice, read_ahead, step_sums
 from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
 from thread_ranks import run_ranks
@@ -198,6 +199,19 @@ def test_each_process_cuts_its_share_of_the_windows(monkeypatch):
     steps(8, 8, count=60, examples=400)
     assert len(cuts) == len({*cuts}) and needed <= {*cuts}
     assert len(cuts) < len(needed) + 8
+
+
+def test_slices_are_made_when_a_step_takes_them(monkeypatch):
+    """A round of many processes has far more of them than a step."""
+    made = []
+
+    def counted(*parts):
+        made.append(parts)
+        return DrawnSlice(*parts)
+
+    monkeypatch.setattr(shared_windows, "DrawnSlice", counted)
+    steps(2, 1, count=3, examples=400)
+    assert len(made) == 2 * 3
 
 
 class RowLengths:

@@ -38,9 +38,11 @@ def _number(name: str, value: float) -> dict[str, float]:
 
 
 def describe_statistics(sums: Mapping[str, float], inputs: int, bad: int) -> str:
-    """The statistics of ``inputs``, of which some were bad, in one line."""
-    results = sums.get(RESULTS, 0)
-    counts = [f"{results:,.0f} results of {inputs:,} inputs", f"{bad:,} bad"]
+    """The statistics of ``inputs``, of which some were bad and others blank, in one line."""
+    results = int(sums.get(RESULTS, 0))
+    counts = [f"{results:,} results of {inputs:,} inputs", f"{bad:,} bad"]
+    if blank := inputs - results - bad:
+        counts.append(f"{blank:,} blank")
     counts += [f"{sums.get(CUT, 0):,.0f} cut", f"{sums.get(TOKENS, 0):,.0f} tokens"]
     return "; ".join([", ".join(counts), *_columns(sums)])
 

@@ -7,9 +7,10 @@ with the number of processes. The batches are those that one process cuts.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +20,16 @@ from regard.training.loop.drawn_step import DrawnSlice, DrawnStep, batch_sums, r
 from regard.training.loop.events import Job
 
 ROUNDS_AHEAD = 2  # whose windows are cut while rows of earlier ones are read
-Round = tuple[Sequence[Cursor], WindowBatches]
-"""Cursors of as many windows as there are processes, and the window of this process."""
+
+
+class Round(NamedTuple):
+    """Cursors of as many windows as there are processes; the window of this process, and the sums
+    of its batches.
+    """
+
+    cursors: Sequence[Cursor]
+    window: WindowBatches
+    sums_BC: np.ndarray
 
 
 def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep]:
@@ -28,21 +37,22 @@ def draw_shared(job: Job, sampler: Sampler, start: Cursor) -> Iterator[DrawnStep
     count = job.recipe.batches.accumulate
     splits, empty = sampler.splits(count, job.processes), 0
     drawn, sums_BC = 0, np.zeros((0, 0))  # batches of earlier steps, and sums of the next ones
-    slices = deque[DrawnSlice]()
-    for cursors, window in _rounds(job, sampler, start):
-        windows = SharedWindows.gather(job, sampler, cursors, window)
+    rounds = deque[Iterator[DrawnSlice]]()
+    slices = _joined(rounds)
+    for own_round in _rounds(job, sampler, start):
+        windows = SharedWindows.gather(job, sampler, own_round)
         sampler.count_left_out(windows.left_out)
         for batches in windows.counts_W.tolist():
             empty = 0 if batches else empty + 1
             sampler.check_empty(empty)
         if not len(windows):
             continue
-        slices.extend(windows.own_slices(drawn + len(sums_BC), count, splits))
+        rounds.append(windows.own_slices(drawn + len(sums_BC), count, splits))
         sums_BC = np.concatenate([sums_BC, windows.sums_BC]) if len(sums_BC) else windows.sums_BC
         while len(sums_BC) >= count:
             last = len(windows) - len(sums_BC) + count - 1
-            own = [slices.popleft() for _ in range(count * splits // job.world.size)]
-            sums = step_sums(job, window.lengths.shape[1], sums_BC[:count])
+            own = [*islice(slices, count * splits // job.world.size)]
+            sums = step_sums(job, windows.window.lengths.shape[1], sums_BC[:count])
             yield DrawnStep(windows.cursor_after(last), own, sums)
             drawn, sums_BC = drawn + count, sums_BC[count:]
 
@@ -53,9 +63,17 @@ def _rounds(job: Job, sampler: Sampler, start: Cursor) -> Iterator[Round]:
 
     def cut() -> Round:
         of_round = [*islice(cursors, world.size)]
-        return of_round, sampler.cut_window(of_round[world.rank])
+        window = sampler.cut_window(of_round[world.rank])
+        # Processes read their own rows later: what was read to measure lengths is not kept.
+        return Round(of_round, replace(window, examples=None), batch_sums(job, window))
 
     return read_ahead(repeat(cut), ROUNDS_AHEAD if sampler.dataset.ahead else 0)
+
+
+def _joined(queue: deque[Iterator[DrawnSlice]]) -> Iterator[DrawnSlice]:
+    """Slices of iterators that are appended to a queue, one iterator after another."""
+    while True:
+        yield from queue.popleft()
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +92,9 @@ class SharedWindows:
         return len(self.sums_BC)
 
     @classmethod
-    def gather(
-        cls, job: Job, sampler: Sampler, cursors: Sequence[Cursor], window: WindowBatches
-    ) -> "SharedWindows":
+    def gather(cls, job: Job, sampler: Sampler, own: Round) -> "SharedWindows":
         """Gather the sums of the windows of all processes."""
-        own_BC = batch_sums(job, window)
+        cursors, window, own_BC = own
         job.world.begin_turn()
         sizes_W = _all_gather(job, np.array([*own_BC.shape, window.left_out]))
         counts_W, most = sizes_W[:, 0], sizes_W[:, :2].max(axis=0)
@@ -88,7 +104,7 @@ class SharedWindows:
         sums_BC = sums_WBC[np.arange(most[0]) < counts_W[:, None]]
         return cls(job, sampler, cursors, window, counts_W, sums_BC, int(sizes_W[:, 2].sum()))
 
-    def own_slices(self, before: int, count: int, splits: int) -> list[DrawnSlice]:
+    def own_slices(self, before: int, count: int, splits: int) -> Iterator[DrawnSlice]:
         """The slices of this process; ``before`` batches come before the first window.
 
         A slice is every n-th row of one of ``count`` batches of a step, n is ``splits``. Slices of
@@ -103,12 +119,13 @@ class SharedWindows:
         window_S = self._window_of(batch_S)
         received_W = np.bincount(window_S, size_S, world.size).astype(np.int64)
         indices = self._exchange(before, splits, received_W)
-        return [
-            DrawnSlice(number % (count * splits), partial(dataset.read, self.cursors[w].epoch, own))
-            for number, w, own in zip(
-                number_S.tolist(), window_S, np.split(indices, size_S.cumsum())[:-1], strict=True
-            )
-        ]
+        epochs = [cursor.epoch for cursor in self.cursors]
+        arrays = number_S % (count * splits), window_S, size_S, size_S.cumsum()
+        slices = zip(*(map(int, array) for array in arrays), strict=True)
+        return (
+            DrawnSlice(number, partial(dataset.read, epochs[window], indices[end - size : end]))
+            for number, window, size, end in slices
+        )
 
     def _exchange(self, before: int, splits: int, received_W: np.ndarray) -> np.ndarray:
         """Indices of the rows of this process, slice by slice; others get theirs from my window."""
