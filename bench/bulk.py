@@ -15,11 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Container
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 SYSTEMS: dict[str, tuple[str, ...]] = {"processes": (), "ray": ("--ray", "local")}
 MARK = "REGARD_BENCH_BULK"  # an environment variable of all processes of a command
+LOOK = 1.0  # seconds between two looks at the CPU seconds
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -40,7 +42,8 @@ def seconds_of(
         )
         while process.poll() is None:
             cpu |= cpu_seconds(f"{MARK}={folder}".encode(), cpu)
-            time.sleep(1)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK)
         if process.returncode:
             raise SystemExit(f"failed: regard {' '.join(words)}")
         return time.monotonic() - begun, sum(cpu.values())
@@ -76,15 +79,17 @@ def main() -> None:
         whole, start = Path(options.file), Path(folder) / "start.txt"
         with whole.open() as lines:
             start.write_text("".join(islice(lines, 1)))
-        for _ in range(options.rounds):
-            for name, more in SYSTEMS.items():
+        for number in range(options.rounds):
+            systems = [*SYSTEMS.items()]
+            for name, more in systems if number % 2 else systems[::-1]:
                 for kind, file in {"start": start, "all": whole}.items():
                     run = seconds_of(options, file, more)
                     runs.setdefault(f"{name}, {kind}", []).append(run)
     seconds = {
         name: statistics.median(wall for wall, _ in of_name) for name, of_name in runs.items()
     }
-    print(json.dumps({name: [[*map(round, run)] for run in own] for name, own in runs.items()}))
+    shown = {name: [[round(x, 1) for x in run] for run in own] for name, own in runs.items()}
+    print(json.dumps(shown))
     work = {name: seconds[f"{name}, all"] - seconds[f"{name}, start"] for name in SYSTEMS}
     ratios = {
         "ray / processes": seconds["ray, all"] / seconds["processes, all"],

@@ -1,6 +1,7 @@
 """Memory of a training step: the estimate of ``--dry-run --ranks``, and the measured peak.
 
     python bench/memory_estimate.py [--models bert-large gpt2-xl t5-3b]
+    python bench/memory_estimate.py --models t5-3b --rows 4 --length 512
     python bench/memory_estimate.py --tiny                       (does it run?)
 
 A few eager steps in bf16 autocast with fused AdamW, without dropout, each model in a process of its
@@ -108,11 +109,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--forms", nargs="*", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--rows", type=int, help="of a batch; those of each model")
+    parser.add_argument("--length", type=int, help="of rows; that of each model")
     parser.add_argument("--tiny", action="store_true", help="very small models")
     add_options(parser, rounds=1, seconds=100)
     asked = parser.parse_args()
     for name in asked.models:
         rows, length = (2, 32) if asked.tiny else ROWS[name]
+        rows, length = asked.rows or rows, asked.length or length
         for form in asked.forms:
             settings = {"rows": rows, "length": length, "tiny": asked.tiny}
             spec = Spec("memory_estimate:measured", {"name": name, "form": form, **settings})

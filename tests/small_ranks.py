@@ -1,6 +1,7 @@
 """Runs of one process and of several that share every step."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 from verb import run
@@ -11,10 +12,12 @@ STILL = "model.change.dropout=0.0"
 SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
 
 
-def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float], list[float]]:
+def losses(
+    recipe: Path, *settings: str, launch=start_ranks, device: str = "cpu"
+) -> tuple[list[float], list[float]]:
     """Of one process, and of two that share every step; settings of ``distributed`` are theirs."""
     changes = [word for setting in settings for word in ("--set", setting)]
-    words = ("train", recipe, "--data", recipe.parent, "--device", "cpu", *changes, "--out")
+    words = ("train", recipe, "--data", recipe.parent, "--device", device, *changes, "--out")
     plain = [word for it in settings if "distributed." not in it for word in ("--set", it)]
     alone, together = recipe.parent / "alone", recipe.parent / "together"
     run(*words[:6], *plain, "--out", alone)
@@ -27,3 +30,23 @@ def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float
 def losses_of(out: Path) -> list[float]:
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [line["loss"] for line in lines]
+
+
+OPENED = """
+import torch.distributed as dist
+from regard.cli import main
+
+dist.init_process_group({backend!r})
+main()
+"""
+
+
+def start_with_group(backend: str, *words: object, world: int = 2, **variables: str) -> list:
+    """Processes that find a process group, as launchers such as Ray Train open one."""
+    option, module, *rest = words
+    assert (option, module) == ("-m", "regard")
+    return start_ranks("-c", OPENED.format(backend=backend), *rest, world=world, **variables)
+
+
+# NCCL refuses two processes on one GPU; gloo copies their tensors through the host.
+share_one_gpu = partial(start_with_group, "cpu:gloo,cuda:gloo", LOCAL_RANK="0")

@@ -49,6 +49,6 @@ class ThreadWorld(World):
 def run_ranks(size: int, run: Callable[[World], Any]) -> list[Any]:
     """What each of several ranks returns."""
     meeting = Meeting(size)
-    worlds = [ThreadWorld(rank, size, torch.device("cpu"), None, meeting) for rank in range(size)]
+    worlds = [ThreadWorld(rank, size, torch.device("cpu"), meeting=meeting) for rank in range(size)]
     with ThreadPoolExecutor(size) as pool:
         return [*pool.map(run, worlds)]

@@ -262,12 +262,16 @@ def poll_until(done: Callable[[], bool], limit: float = inf) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """The rank and the device of this process, and the number of processes."""
+    """The rank and the device of this process, and the number of processes.
+
+    Tensors of the CPU are exchanged by the group ``host``; None: by the default group.
+    """
 
     rank: int
     size: int
     device: torch.device
     rendezvous: Rendezvous | None = None
+    host: dist.ProcessGroup | None = None
 
     @classmethod
     def join(cls, device: str | None = None, timeout: float = TIMEOUT) -> "World":
@@ -288,10 +292,13 @@ class World:
         try:
             store = open_store(limit)
             attempt = agree_on_attempt(store, rank, world, limit)
-            if not dist.is_initialized():
+            span, host = timedelta(seconds=limit), None
+            if dist.is_initialized():  # by the launcher, which may have chosen NCCL alone
+                host = dist.new_group(backend="gloo", timeout=span)
+            else:
                 dist.init_process_group(
                     "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                    timeout=timedelta(seconds=limit),
+                    timeout=span,
                     store=dist.PrefixStore(f"{attempt} group", open_store(limit)),
                     rank=rank,
                     world_size=world,
@@ -300,7 +307,7 @@ class World:
             met = f"rank {rank} of {world} did not meet the other processes"
             raise RankFailure(f"{met}: {reason_of(error)}") from None
         own = dist.PrefixStore(f"{attempt} regard", store)
-        return cls(rank, world, chosen, Rendezvous(own, rank, world, timeout))
+        return cls(rank, world, chosen, Rendezvous(own, rank, world, timeout), host)
 
     @contextmanager
     def together(self, *endings: type[BaseException]) -> Iterator[None]:
@@ -345,7 +352,7 @@ class World:
     def all_reduce(self, sums: Tensor) -> Tensor:
         """The sum over all ranks."""
         if self.size > 1:
-            dist.all_reduce(sums)
+            dist.all_reduce(sums, group=self._group(sums))
         return sums
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
@@ -353,7 +360,7 @@ class World:
         if self.size == 1:
             return [tensor]
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(gathered, tensor.contiguous())
+        dist.all_gather(gathered, tensor.contiguous(), group=self._group(tensor))
         return gathered
 
     def all_to_all(self, sent: Tensor, sizes: list[int], received: list[int]) -> Tensor:
@@ -365,7 +372,7 @@ class World:
         if self.size == 1:
             return sent
         whole = sent.new_empty(sum(received))
-        dist.all_to_all_single(whole, sent, received, sizes)
+        dist.all_to_all_single(whole, sent, received, sizes, group=self._group(sent))
         return whole
 
     def barrier(self) -> None:
@@ -377,9 +384,21 @@ class World:
         """The result of the leader on all ranks; it must be representable in JSON."""
         return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
 
+    def highest(self, number: int) -> int:
+        """The highest number of all ranks."""
+        if self.size == 1:
+            return number
+        highest = torch.tensor(number)
+        dist.all_reduce(highest, dist.ReduceOp.MAX, group=self.host)
+        return int(highest)
+
     def any_rank(self, flag: bool) -> bool:
         """Whether the flag is set on any rank."""
-        return bool(self.all_reduce(torch.tensor(float(flag), device=self.device)) > 0)
+        return self.highest(int(flag)) > 0
+
+    def _group(self, tensor: Tensor) -> dist.ProcessGroup | None:
+        """The group that has tensors of the device of this one."""
+        return self.host if tensor.device.type == "cpu" else None
 
 
 def is_restarted() -> bool:

@@ -137,8 +137,7 @@ class SharedWindows:
         owner_N = number_N % world.size
         sent_N = torch.from_numpy(window.indices[np.lexsort((number_N, owner_N))])
         sizes_W = np.bincount(owner_N, minlength=world.size)
-        received = world.all_to_all(sent_N.to(world.device), sizes_W.tolist(), received_W.tolist())
-        return received.cpu().numpy()
+        return world.all_to_all(sent_N, sizes_W.tolist(), received_W.tolist()).numpy()
 
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch of the windows."""
@@ -152,5 +151,4 @@ class SharedWindows:
 
 def _all_gather(job: Job, array: np.ndarray) -> np.ndarray:
     """Arrays of the same shape, of all processes."""
-    gathered = job.world.all_gather(torch.from_numpy(array).to(job.world.device))
-    return torch.stack(gathered).cpu().numpy()
+    return torch.stack(job.world.all_gather(torch.from_numpy(array))).numpy()

@@ -34,6 +34,7 @@ from regard.training.loop.trainable import TrainableModel, seed_everything
 from regard.training.precision import Precision
 
 EXPLODED = 50  # times the first loss, or 1 if that is lower: training has diverged
+EARLY = ("", "time", "request")  # reasons to end before the last step; the last one counts
 REMEDIES = "a lower optimiser.rate, a longer warmup, optimiser.clip=1"
 
 
@@ -215,10 +216,8 @@ class Trainer:
         if self.progress.step >= self.recipe.train.steps:
             return "steps"
         over = monotonic() - self.began > self.job.budget_seconds
-        requested = self.job.stop_requested()
-        if self.world.size > 1:  # all processes must agree
-            over, requested = self.world.any_rank(over), self.world.any_rank(requested)
-        return "request" if requested else "time" if over else ""
+        own = "request" if self.job.stop_requested() else "time" if over else ""
+        return EARLY[self.world.highest(EARLY.index(own))]  # all processes must agree
 
     def report(self) -> ReportEvent:
         """Means since the last report; a loss that is not finite or exploded raises an error."""
