@@ -2,9 +2,9 @@
 
 Weights, gradients and moments are counted. Activations are what torch keeps for the backward pass
 of a block (after Korthikanti et al., 2022, arXiv:2205.05198, section 4.1, with attention that keeps
-no weights): the inputs of linear layers, the outputs that a nonlinearity or attention reads, and
-the fp32 inputs of norms. Attention with a learned position bias keeps tables of all pairs. Compiled
-steps keep less.
+no weights): the inputs of linear layers, the outputs that a nonlinearity or attention reads, the
+masks of dropout and the fp32 inputs of norms. Attention with a learned position bias keeps tables
+of all pairs, and padded copies of queries, keys, values and results. Compiled steps keep less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.parts.block import Block
-from regard.training.parallel import blocks_by_stack, stacks_of
+from regard.parts.dropout import Dropout
+from regard.training.parallel import blocks_of, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -33,9 +34,10 @@ REACHED = 784 / 989  # share of the published rate that large products reached o
 MFU = {False: 0.52, True: 0.43}  # plain, and of divided weights or recomputed blocks
 SOURCE = {False: "GPT-2", True: "GPT-2 XL"}  # measured on an H200: bench/RESULTS.md
 USABLE = 0.92  # of the memory: the rest is for CUDA, kernels, NCCL and fragments
+MLP = "mlp"  # the name of the feed-forward layer of a block
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
-PAIR = 8  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
+PAIR = 4  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
 MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
 AHEAD = 2  # blocks whose weights are whole: the one that runs, and the next
 
@@ -100,8 +102,8 @@ def estimate_memory(
     """The memory of one of ``ranks`` processes; ``averaged``: with an average of the weights."""
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     count = sum(p.numel() for p in model.parameters())
-    blocks = blocks_by_stack(model)
-    sizes = [sum(p.numel() for p in block.parameters()) for stack in blocks for block in stack]
+    blocks = blocks_of(model)
+    sizes = [sum(p.numel() for p in block.parameters()) for block in blocks]
     largest, rest = max(sizes, default=0), count - sum(sizes)
     width = 2 if half else FP32
     shards = ranks // max(1, config.replicas) if config.sharded else 1
@@ -112,7 +114,6 @@ def estimate_memory(
     else:
         gathered = width * count if half else 0  # copies of the weights of products
         reduced = FP32 * trained if ranks > 1 else 0  # buckets of DDP
-    activations = sum(_kept(stack, step, config, width) for stack in blocks)
     persistent = FP32 * trained / shards if step.accumulated else 0
     return MemoryEstimate(
         weights=FP32 * (1 + averaged) * count / shards,
@@ -120,7 +121,7 @@ def estimate_memory(
         gradients=FP32 * trained / shards,
         reduced=reduced + persistent,
         moments=FP32 * MOMENTS[optimiser] * trained / shards,
-        activations=activations,
+        activations=_kept(blocks, step, config, width),
         logits=LOGITS * step.targets * step.logits,
     )
 
@@ -133,7 +134,7 @@ def has_uncounted_layers(model: nn.Module) -> bool:
 def _kept(
     blocks: Sequence[nn.Module], step: StepShape, config: DistributedConfig, width: int
 ) -> float:
-    """Bytes that a stack keeps for the backward pass."""
+    """Bytes that blocks keep for the backward pass."""
     each = [step.tokens * _kept_of_token(b, width) + step.pairs * _kept_of_pair(b) for b in blocks]
     if not config.checkpoint_blocks or not each:
         return sum(each)
@@ -142,19 +143,28 @@ def _kept(
 
 
 def _kept_of_token(block: nn.Module, width: int) -> float:
-    size = 0
+    states, copies = _state_size(block), 2 if _has_learned_bias(block) else 1
+    size = 2 * FP32 * states  # the norms of both sublayers
     for name, module in block.named_modules():
-        if isinstance(module, nn.Linear):
-            size += width * module.in_features
-            size += 0 if name.split(".")[-1] in RESIDUAL else width * module.out_features
-    return size + 2 * FP32 * _state_size(block)  # the norms of both sublayers
+        part, _, layer = name.rpartition(".")
+        inner = part == MLP
+        if isinstance(module, nn.Linear) and layer in RESIDUAL:
+            size += width * module.in_features * (1 if inner else copies)
+        elif isinstance(module, nn.Linear):
+            size += width * (module.in_features + module.out_features * (1 if inner else copies))
+        elif type(module) is Dropout and module.rate:
+            size += cast(Block, block).mlp.down.in_features if inner else states
+    return size
 
 
 def _kept_of_pair(block: nn.Module) -> int:
-    """Bytes of the tables of all heads of self-attention, if their score has weights."""
-    attention = cast(Block, block).attention
-    has_weights = any(True for _ in attention.score.parameters())
-    return PAIR * attention.heads.count if has_weights else 0
+    """Bytes of the tables of all heads of self-attention."""
+    return PAIR * cast(Block, block).attention.heads.count if _has_learned_bias(block) else 0
+
+
+def _has_learned_bias(block: nn.Module) -> bool:
+    """Whether the score of self-attention has weights."""
+    return any(True for _ in cast(Block, block).attention.score.parameters())
 
 
 def _state_size(block: nn.Module) -> int:

@@ -176,13 +176,9 @@ def _recomputed(forward: Callable[..., Tensor], *inputs: object, **more: object)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of attention of all stacks of a model."""
-    return [block for blocks in blocks_by_stack(model) for block in blocks]
-
-
-def blocks_by_stack(model: nn.Module) -> list[list[nn.Module]]:
-    """The blocks of attention of each stack of a model; recurrent and convolutional ones: none."""
-    return [[*cast(nn.ModuleList, stack.blocks)] for stack in stacks_of(model) if stack.attends]
+    """The blocks of attention of all stacks of a model; recurrent and convolutional ones: none."""
+    attending = [stack for stack in stacks_of(model) if stack.attends]
+    return [block for stack in attending for block in cast(nn.ModuleList, stack.blocks)]
 
 
 def stacks_of(model: nn.Module) -> list[StackModule]:
