@@ -1,10 +1,10 @@
-"""Checks of input values: numbers, and lists that are read once."""
+"""Checks of input values: numbers, names, and lists that are read once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import TypeGuard, TypeVar
 
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, did_you_mean, shown
 
 Item = TypeVar("Item")
 
@@ -32,6 +32,13 @@ def check_number(name: str, value: object) -> None:
     """Raise ``BadInput`` unless the value is a number."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")
+
+
+def check_known(name: str, value: object, known: Collection[str]) -> str:
+    """Return a value that is one of the ``known`` names; otherwise raise ``BadInput``."""
+    if not isinstance(value, str) or value not in known:
+        raise BadInput(f"{name}: there is no {shown(value)}{did_you_mean(str(value), known)}")
+    return value
 
 
 def listed(inputs: Iterable[Item], kinds: str = "texts", text: str = "text") -> list[Item]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.checks import check_known
+from regard.ground.errors import BadInput
 from regard.inference.decoder_model import DecoderModel, Method
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
@@ -37,8 +38,7 @@ def method_of(model: DecoderModel, given: Settings, best: int = 1) -> Method:
         fitting = (each for each in order if settings.keys() <= {*SETTINGS[each]})
         name = next(fitting, "beam")
         name = "sample" if name == "greedy" and best > 1 else name
-    if name not in SETTINGS:
-        raise BadInput(f"search: there is no {shown(name)}{did_you_mean(str(name), SETTINGS)}")
+    name = check_known("search", name, SETTINGS)
     for key in settings:
         if key not in SETTINGS[name]:
             raise BadInput(f"{key}: cannot be used with the search {name!r}")

@@ -15,7 +15,6 @@ from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.parts.block import Block
-from regard.parts.dropout import Dropout
 from regard.training.parallel import blocks_of, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
@@ -34,7 +33,7 @@ REACHED = 784 / 989  # share of the published rate that large products reached o
 MFU = {False: 0.52, True: 0.43}  # plain, and of divided weights or recomputed blocks
 SOURCE = {False: "GPT-2", True: "GPT-2 XL"}  # measured on an H200: bench/RESULTS.md
 USABLE = 0.92  # of the memory: the rest is for CUDA, kernels, NCCL and fragments
-MLP = "mlp"  # the name of the feed-forward layer of a block
+MLP, DROPOUT = "mlp", "dropout"  # names of parts of a block
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
 PAIR = 4  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
@@ -152,7 +151,7 @@ def _kept_of_token(block: nn.Module, width: int) -> float:
             size += width * module.in_features * (1 if inner else copies)
         elif isinstance(module, nn.Linear):
             size += width * (module.in_features + module.out_features * (1 if inner else copies))
-        elif type(module) is Dropout and module.rate:
+        elif layer == DROPOUT and module.rate:
             size += cast(Block, block).mlp.down.in_features if inner else states
     return size
 

@@ -15,8 +15,8 @@ from regard.cli.io.output import Command, partial_of
 from regard.cli.io.statistics import describe_statistics
 from regard.cli.io.table_io import FORMATS, JsonRows
 from regard.data.readers.text_files import suffix_of
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.ground.checks import check_known, check_whole
+from regard.ground.errors import BadInput
 from regard.ground.files import digest_folder
 from regard.ground.keywords import check_keywords
 from regard.models.folders.hub import local_folder
@@ -91,8 +91,7 @@ def bulk(
     if path.exists() and not partial_of(path).exists():
         raise BadInput(f"{path}: is complete; remove it, or choose another")
     check_whole("workers", workers, 0)
-    if task not in COMPONENTS:
-        raise BadInput(f"task: there is no {shown(task)}{did_you_mean(task, COMPONENTS)}")
+    check_known("task", task, COMPONENTS)
     begun = monotonic()
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     component = loaded.component(task, **chosen)
