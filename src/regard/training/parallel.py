@@ -136,7 +136,7 @@ class ExactSum(Parallel):
         yield
         learning = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
         used = torch.tensor([parameter.grad is not None for parameter in learning])
-        everywhere = torch.stack(self.world.all_gather(used.to(self.world.device))).tolist()
+        everywhere = torch.stack(self.world.all_gather(used)).tolist()
         for parameter, *by_rank in zip(learning, *everywhere, strict=True):
             if any(by_rank):
                 self._add(parameter, by_rank)
