@@ -334,7 +334,7 @@ class World:
 
     @property
     def limit(self) -> timedelta | None:
-        """The time that a collective may take; None: torch's own limit, as there is no other."""
+        """The time that a collective may take; None: torch's default, in a run of one process."""
         if self.rendezvous is None:
             return None
         return timedelta(seconds=collective_limit(self.rendezvous.timeout))

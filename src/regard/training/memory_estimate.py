@@ -172,7 +172,7 @@ def _state_size(block: nn.Module) -> int:
 
 
 def estimate_seconds(flops: float, gpu: str, config: DistributedConfig) -> tuple[float, str] | None:
-    """Seconds of a step of so many operations in one process, and what is assumed.
+    """Seconds of a step of ``flops`` operations in one process, and the assumptions.
 
     None: the GPU has no products in bf16.
     """

@@ -53,7 +53,7 @@ class Parallel:
 
     @property
     def gradient_scale(self) -> float:
-        """Factor on the loss of each process that makes its gradients those of the sum."""
+        """Factor on the loss of each process by which its gradients become gradients of the sum."""
         return float(self.world.size)
 
     def place(self, model: nn.Module, *, trained: bool = True) -> None:

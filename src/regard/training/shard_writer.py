@@ -89,7 +89,7 @@ class ShardWriter(CheckpointWriter):
         }
 
     def _exchange(self, own: SavePlan, planner: DefaultSavePlanner) -> SavePlan:
-        """The plan of this process, made by the leader from those of all."""
+        """The plan of this process, which the leader makes from the plans of all processes."""
         if self.world.size == 1:
             return planner.create_global_plan([own])[0][0]
         leader = self.world.is_leader
@@ -115,7 +115,7 @@ class ShardWriter(CheckpointWriter):
             self.copying.set()
 
     def _write_shards(self, progress: RunProgress, tensors: dict[str, Tensor]) -> dict[str, int]:
-        """The checksums of the files of all processes; an error of one is that of all."""
+        """The checksums of the files of all processes; an error of one process ends all."""
         own: tuple[dict[str, int], str]
         try:
             own = self._write_own(progress, tensors), ""

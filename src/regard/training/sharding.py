@@ -157,7 +157,7 @@ class Shards(Parallel):
 class OneShard(Parallel):
     """The shard of a run of one process: the whole model, of which nothing is gathered or summed.
 
-    Steps are those of a run without shards. Checkpoints are written as shards are, while the next
+    It takes the steps of a run without shards. Checkpoints are written as shards, while the next
     steps run.
     """
 

@@ -233,13 +233,13 @@ def parallel_of(job: Job) -> Parallel:
     return OneShard(world) if world.size == 1 else Shards(config, world, precision_of_shards(job))
 
 
-def sharing_of(job: Job, processes: int, memory: float | None) -> DistributedConfig:
-    """How so many processes, each with a GPU of this ``memory``, share the model of a job."""
+def sharing_of(job: Job, count: int, memory: float | None) -> DistributedConfig:
+    """How ``count`` processes, each with a GPU of this ``memory``, share the model of a job."""
     config = job.recipe.distributed
     if config.exact and job.sampler.streams:
         raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
-    job.sampler.splits(job.recipe.batches.accumulate, processes)  # streams may not be divisible
-    return decided_sharing(config, job.model, processes, memory)
+    job.sampler.splits(job.recipe.batches.accumulate, count)  # streams may not be divisible
+    return decided_sharing(config, job.model, count, memory)
 
 
 def precision_of_shards(job: Job) -> Precision:
