@@ -203,8 +203,10 @@ def test_memory_and_time_of_one_of_many_processes(desk):
     expected = r"at least [\d.e-]+ s: [\d.e+]+ FLOPs at 43% MFU of 784 TFLOP/s \(as GPT-2 XL on .*"
     assert re.fullmatch(expected, said["a step"])
     assert said["weights"].endswith(" MiB") and "not counted" not in whole
-    alone, _ = tried(desk, desk / "small.toml", *sharded[2:3], "1", *sharded[4:])
+    alone, whole = tried(desk, desk / "small.toml", *sharded[2:3], "1", *sharded[4:])
     assert "at 52% MFU of 784 TFLOP/s (as GPT-2 on one H200" in alone["a step"]
+    _, divided = tried(desk, desk / "small.toml", *sharded[:3], "1", *sharded[4:])
+    assert divided == whole  # one process has nothing to divide
 
 
 def test_whole_gradients_are_not_divided_however_large_the_model(desk, monkeypatch):

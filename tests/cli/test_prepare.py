@@ -209,13 +209,23 @@ def test_duplicates_are_left_out_whoever_tokenises(corpus, tmp_path, monkeypatch
     assert left_out in next(found["train"].lines)
 
 
+def test_data_that_is_refused_leaves_no_folder(corpus, tmp_path):
+    with (corpus / "train.src").open("a") as file:
+        file.write("one line more\n")
+    words = ("prepare", corpus / "small.toml", "--data", corpus, "--out")
+    assert "train.src" in run(*words, tmp_path / "deep" / "prepared", code=2).stderr
+    assert not (tmp_path / "deep").exists()
+    refused = run(*words, corpus / "small.toml", code=2).stderr
+    assert "small.toml" in refused and "not prepared" not in refused
+
+
 def test_training_reads_a_folder_without_duplicates(corpus, tmp_path):
     repeat_lines(corpus, 2)
     recipe, out = corpus / "small.toml", tmp_path / "prepared"
     prepare = ("prepare", recipe, "--data", corpus, "--out", out)
     assert "duplicates left out" in run(*prepare, "--deduplicate").stdout
     refused = run(*prepare, code=2).stderr
-    assert "was prepared with the option deduplicate; do so again, or choose another" in refused
+    assert "was prepared with --deduplicate; give the option, or choose another folder" in refused
     train = ("train", recipe, "--data", corpus, "--device", "cpu", "--set", "train.steps=1")
     run(*train, "--out", tmp_path / "run", "--prepared", out, code=None)
     assert not (tmp_path / "run" / "data").exists()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -47,6 +48,8 @@ def die(number):
 
 def die_at_3(number):
     if number == 3:
+        with Path(os.environ["DIED"]).open("a") as log:
+            log.write("died\n")
         os.kill(os.getpid(), signal.SIGKILL)
     return square(number)
 
@@ -102,6 +105,17 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setattr(workers, "import_module", absent)
     with pytest.raises(BadInput, match=r"Ray is not installed; .*regard\[ray\]"):
         RayActors("local", lambda: square, 1, use_gpu=False)
+
+
+def test_an_address_of_ray_where_nothing_answers_is_refused(monkeypatch):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("it waits"))
+    monkeypatch.setattr(workers, "import_module", lambda _: ray)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    for name in (address, f"ray://{address}"):
+        with pytest.raises(BadInput, match=rf"^Ray at {name}: .*refused"):
+            RayActors(name, lambda: square, 1, use_gpu=False)
 
 
 @pytest.fixture
@@ -184,12 +198,14 @@ def test_actors_of_this_machine_have_its_priority_and_report_nothing(system):
 @pytest.mark.slow
 @pytest.mark.usefixtures("_importable")
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_job_that_kills_every_worker_is_given_up(system):
+def test_a_job_that_kills_every_worker_is_given_up(system, tmp_path):
     """Those before it have results."""
     fault = f"a worker process died {ATTEMPTS} times" if system == "processes" else "Ray: .* died"
     with start(system, 1, die_at_3) as started, pytest.raises(BadInput, match=fault):
         for number, result in enumerate(started.map((number,) for number in range(5))):
             assert result[0] == number**2 and number < 3
+    deaths = (tmp_path / "died").read_text().count("died")
+    assert deaths == ATTEMPTS if system == "processes" else deaths <= ATTEMPTS + 1
 
 
 @pytest.mark.slow

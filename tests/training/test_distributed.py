@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from regard.data.batches.sampler import Sampler, StreamSampler
 from regard.ground.errors import BadInput
-from regard.training import shard_writer
+from regard.training import run, shard_writer
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import (
     Rendezvous,
@@ -158,6 +158,26 @@ def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
     verdict = job.evaluate.func(*given, replace(world, rank=0), job.model.eval())
     assert verdict.value == verdict.figures["accuracy"] == 12.5
+
+
+def test_a_number_of_processes_is_refused_before_data_is_read(tmp_path, monkeypatch):
+    recipe = read(
+        write_tuning(tmp_path, "one"), ["distributed.kind=hsdp", "distributed.replicas=2"]
+    )
+    monkeypatch.setattr(run, "_prepare_leader_first", lambda *_: pytest.fail("it reads the data"))
+    for count in ({}, {"processes": 6}):
+        expected = BadInput if not count else pytest.fail.Exception
+        with pytest.raises(expected, match=r"need 4 processes|it reads the data"):
+            prepare(recipe, tmp_path / "run", World(0, 1, CPU), data=tmp_path, **count)
+        assert not (tmp_path / "run").exists()
+
+
+def test_many_processes_look_less_often():
+    """A process that answers them all has 300 looks a second."""
+    few, many = (Rendezvous(dist.HashStore(), 0, world) for world in (2, 1_024))
+    few.leave()
+    many.leave()
+    assert few.pause == 0.5 and 300 * many.pause == pytest.approx(1_024)
 
 
 def read_far_away():

@@ -20,9 +20,11 @@ from regard.training.loop.events import (
     SaveEvent,
     StartEvent,
 )
+from regard.training.loop.run_store import RunStore
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Diverged, RunningTotals, Trainer
 from regard.training.metrics_log import MetricsLog
+from regard.training.parallel import Parallel
 from regard.training.precision import Precision
 from regard.training.recipe import read
 from regard.training.run import prepare
@@ -100,6 +102,25 @@ def test_resume_is_exact(corpus, tmp_path, extra):
     assert seen[:6] + rest == all_losses
     one, other = weights_of(straight.job.model), weights_of(second.job.model)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_first_error_ends_a_run(corpus, tmp_path, monkeypatch):
+    """Not that of the checkpoint that is being written."""
+
+    def fail(which):
+        raise BadInput(f"the {which} error")
+
+    monkeypatch.setattr(Trainer, "step", lambda self: fail("first"))
+    monkeypatch.setattr(RunStore, "wait", lambda self: fail("second"))
+    with pytest.raises(BadInput, match="the first error"):
+        losses(prepared(corpus, tmp_path / "run"))
+
+
+def test_a_run_that_resumes_with_another_kind_says_so(corpus, tmp_path, monkeypatch):
+    losses(prepared(corpus, tmp_path / "run", "train.steps=3"))
+    monkeypatch.setattr(Parallel, "kind", "fsdp")
+    started = next(iter(train(prepared(corpus, tmp_path / "run", resume=True).job, resume=True)))
+    assert started.differences == ("kind was ddp, is fsdp",)
 
 
 def test_the_journal_forgets_what_is_done_again(corpus, tmp_path):

@@ -343,7 +343,8 @@ def print_memory(
     if gpu is not None:
         capacity(gpu)
     with TemporaryDirectory(prefix="regard-") as folder:
-        run = prepare(recipe, Path(folder) / "run", world, data=data, skip_bad=skip_bad)
+        out = Path(folder) / "run"
+        run = prepare(recipe, out, world, data=data, skip_bad=skip_bad, processes=ranks)
         try:
             estimate, config, flops, uncounted = estimate_rank(run.job, ranks, gpu)
         finally:

@@ -9,6 +9,7 @@ import atexit
 import multiprocessing
 import os
 import signal
+import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +34,8 @@ Begin = Callable[[], Callable[..., Out]]
 StartWorkers = Callable[[Begin[Any]], "Workers[Any]"]
 
 AHEAD = 2  # jobs of each worker that are begun before their results are needed
-ATTEMPTS = 3  # deaths of workers that a job survives, less one
+ATTEMPTS = 3  # runs of a job whose process dies every time; of Ray, deaths of an actor, less one
+CONNECTING = 10.0  # seconds in which a cluster of Ray must answer
 ENDING = 30.0  # seconds that Ray has to end its actors, and itself
 LOCAL = "local"  # the address of a Ray that begins and ends with this process
 ENVIRONMENT = {  # of such a Ray, unless it is set
@@ -112,11 +114,12 @@ class WorkerProcesses(Workers[Out]):
         return partial(self._result, pending)
 
     def _result(self, pending: "_PendingJob") -> Out:
-        for attempt in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 result: Out = pending.future.result()
             except BrokenProcessPool:
-                self._begin_again(pending, alone=attempt > 0)
+                if attempt < ATTEMPTS:
+                    self._begin_again(pending, alone=attempt > 1)
             else:
                 self.pending.remove(pending)
                 return result
@@ -289,9 +292,17 @@ def _connect(ray: ModuleType, address: str, cores: int | None) -> None:
     else:
         options |= {"address": address}
     try:
+        _knock(address)
         ray.init(**options)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"Ray at {address}: {reason_of(error)}") from None
+
+
+def _knock(address: str) -> None:
+    """Raise an error if nothing answers at HOST:PORT: Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()
 
 
 def _children() -> set[int]:

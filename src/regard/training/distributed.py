@@ -35,9 +35,10 @@ from regard.ground.errors import BadInput, reason_of
 
 Value = TypeVar("Value")
 
-PAUSE = 0.5  # seconds between two looks for a failure, and two signs of life
+PAUSE = 0.5  # seconds between two looks for a failure, and two signs of life, at least
+LOOKS = 300  # a second, at most, of all processes together: one process has the store
 SILENCE = 60.0  # seconds without a sign of life after which a process is gone
-SHORT = 4.0  # the same, if a connection to a process was lost
+SHORT = 8  # pauses without a sign of life after which it is gone, if a connection was lost
 TIMEOUT = 600  # seconds that a process may be behind the others, and that a collective may take
 # Words of the errors of collectives that other processes have left, or that do not fit theirs.
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "timeout")
@@ -57,6 +58,7 @@ class Rendezvous:
         self.store, self.rank, self.world, self.timeout = store, rank, world, timeout
         self.calls = 0  # numbers the keys: all processes make the same calls in the same order
         self.begun = 0  # turns: slices of steps, and exchanges of cut windows
+        self.pause = max(PAUSE, world / LOOKS)
         self.over, self.ending = Event(), Lock()
         self.thread = Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -101,7 +103,7 @@ class Rendezvous:
         if self.rank == 0:
             poll_until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
         self.leave()
-        self.thread.join(2 * PAUSE)  # it gives no other sign of life after this
+        self.thread.join(2 * self.pause)  # it gives no other sign of life after this
         self.store.set(f"{ALIVE}{self.rank}", LEFT)
         self.store.add(LEFT, 1)
 
@@ -113,9 +115,9 @@ class Rendezvous:
         """The failure that another process announced, or its silence; "": all others live."""
         others = [rank for rank in range(self.world) if rank != self.rank]
         before = {rank: self._life(rank) for rank in others}
-        end = monotonic() + SHORT
+        end = monotonic() + SHORT * self.pause
         while monotonic() < end and not self._announced():
-            sleep(PAUSE)
+            sleep(self.pause)
             before = {rank: life for rank, life in before.items() if self._life(rank) == life}
         if (announced := self._announced()) or not before:
             return announced
@@ -133,7 +135,7 @@ class Rendezvous:
     def _watch(self) -> None:
         """End this process when another has failed, even if its main thread is blocked."""
         signs, neighbour = 0, RankWatch((self.rank + 1) % self.world, self.timeout)
-        while not self.over.wait(PAUSE):
+        while not self.over.wait(self.pause):
             try:
                 signs += 1
                 self.store.set(f"{ALIVE}{self.rank}", f"{signs} {self.begun}")
@@ -155,7 +157,7 @@ class Rendezvous:
         with suppress(RuntimeError):
             self.store.set(known[self.rank], "")
             if self.rank == 0:
-                poll_until(lambda: self.store.check(known), SHORT)
+                poll_until(lambda: self.store.check(known), SHORT * self.pause)
 
     def _end(self, reason: str) -> None:
         with self.ending:  # never released: one line is enough

@@ -132,6 +132,8 @@ def estimate_rank(job: Job, ranks: int, gpu: str | None) -> RankEstimate:
     recipe, objective = job.recipe, job.objective
     limits, memory = recipe.batches, None if gpu is None else memory_of(gpu)
     config = sharing_of(job, ranks, memory)
+    if ranks == 1:  # nothing is divided
+        config = config.model_copy(update={"kind": "ddp"})
     examples = next(job.sampler.uncounted().batches())[1].read(slice(None))
     batch = objective.collate(examples)
     tokens = sum(sum(objective.length(example)) for example in examples)

@@ -45,7 +45,7 @@ class CheckpointWriter:
 class Parallel:
     """Copies of the model: whole in every process; DDP averages the gradients of several."""
 
-    sharded = False
+    kind, sharded = "ddp", False
     precision: Precision | None = None  # of the weights that a forward pass reads; None: any
 
     def __init__(self, world: World):

@@ -16,7 +16,7 @@ from regard.data.batches.duplicates import COMPARED, count_bits, repeated_rows
 from regard.data.batches.shards import TokenShard, read_lengths, shard_path, with_suffix
 from regard.ground.errors import BadInput
 from regard.ground.files import JSON, read_json, remove, write_json
-from regard.ground.lock import is_vacant, lock_folder
+from regard.ground.lock import LOCK, is_vacant, lock_folder
 from regard.ground.workers import StartWorkers
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Task
@@ -83,9 +83,9 @@ def prepare_data(
     plan = task.resolve(data)
     task.check_data(data, skip_bad)
     origin = _deciding(recipe) | ({UNIQUE: True} if deduplicate else {})
-    if not is_vacant(out) and not (out / RECORD).is_file():
+    if out.is_dir() and not is_vacant(out) and not (out / RECORD).is_file():
         raise BadInput(f"{out}: has files that were not prepared; choose a new or empty folder")
-    with lock_folder(out):
+    with lock_folder(out) as lock:
         before = read_json(out / RECORD) if (out / RECORD).is_file() else None
         if before is not None:
             _check_recipe(out, before, origin)
@@ -101,7 +101,13 @@ def prepare_data(
             start_workers=start_workers,
             deduplicate=deduplicate,
         )
-        dropped = task.prepare(plan, place).dataset.dropped
+        try:
+            dropped = task.prepare(plan, place).dataset.dropped
+        except BadInput:
+            if {path.name for path in out.iterdir()} <= {RECORD, LOCK}:  # nothing was prepared
+                remove(out / RECORD)
+                lock.discard()
+            raise
         sets = (*recipe.data.corpora(data), "dev")
         by_set = {name: shard_statistics(shard_path(place.store, name)) for name in sets}
         statistics = {name: counts for name, counts in by_set.items() if counts is not None}
@@ -138,8 +144,9 @@ def _check_recipe(folder: Path, record: Mapping[str, JSON], origin: Mapping[str,
     stored = stored if isinstance(stored, dict) else {}
     changed = [name for name in {**origin, **stored} if stored.get(name) != origin.get(name)]
     if changed == [UNIQUE]:
-        used = f"{'with' if stored.get(UNIQUE) else 'without'} the option {UNIQUE}"
-        raise BadInput(f"{folder}: was prepared {used}; do so again, or choose another folder")
+        used, remedy = ("with", "give") if stored.get(UNIQUE) else ("without", "leave out")
+        option = f"was prepared {used} --{UNIQUE}; {remedy} the option"
+        raise BadInput(f"{folder}: {option}, or choose another folder")
     if changed:
         differs = f"was prepared by another recipe (differs in: {', '.join(changed)})"
         raise BadInput(f"{folder}: {differs}; choose another folder")

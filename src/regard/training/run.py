@@ -36,6 +36,7 @@ from regard.training.environment import record_environment
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optimiser import freeze, mixture_weights
+from regard.training.parallel import check_processes
 from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.prepared_data import check_prepared
 from regard.training.recipe import Recipe, task_of
@@ -114,13 +115,15 @@ def prepare(
     skip_bad: bool = False,
     prepared: Path | None = None,
     watch: Mapping[str, Watcher] | None = None,
+    processes: int | None = None,
     **limits: Any,
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
     Everything is checked before anything is written, and a run that cannot be prepared leaves no
     files. ``watch`` has reports on the model after each evaluation, by name. A folder that was
-    ``prepared`` has tokenizer and tokenised examples.
+    ``prepared`` has tokenizer and tokenised examples. ``processes`` are those of which a dry run is
+    one; default: those of the world.
     """
     task = task_of(recipe)
     unique = prepared is not None and check_prepared(recipe, prepared)
@@ -129,6 +132,7 @@ def prepare(
     )
     plan = task.resolve(data)
     check_model(recipe, plan.facts)
+    check_processes(recipe.distributed, processes or world.size)
     again = resume and (out / RECIPE).is_file()
     checked_precision(recipe.train.precision, world.device, "as asked", RESUME if again else CHOOSE)
     tests = task.check_data(data, skip_bad)

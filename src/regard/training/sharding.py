@@ -48,7 +48,7 @@ class Shards(Parallel):
 
     def __init__(self, config: DistributedConfig, world: World, precision: Precision):
         super().__init__(world)
-        self.config, self.precision = config, precision
+        self.config, self.kind, self.precision = config, config.kind, precision
         init_alone(world.device.type)
         self.mesh = self._mesh()
         self._writer: ShardWriter | None = None

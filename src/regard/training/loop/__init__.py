@@ -1,6 +1,7 @@
 """The training loop: a generator of events that knows neither models nor tasks."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from regard.training.loop.events import EndEvent, Event, Job
 from regard.training.loop.trainable import seed_everything
@@ -14,8 +15,10 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
     run = Trainer(job)
     try:
         yield from _events(run, resume)
-    finally:
-        run.store.wait()
+    except BaseException:
+        with suppress(Exception):  # of the checkpoint that is being written: not the first error
+            run.store.wait()
+        raise
 
 
 def _events(run: Trainer, resume: bool) -> Iterator[Event]:

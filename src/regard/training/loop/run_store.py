@@ -121,9 +121,9 @@ class RunStore:
         kind, advice = before["precision"], precisions.RESUME
         precision = precisions.checked_precision(kind, self.world.device, "as before", advice)
         differences = tuple(
-            f"{name} was {before.get(name)}, is {now[name]}"
+            f"{name} was {before[name]}, is {now[name]}"
             for name in now
-            if before.get(name) != now[name]
+            if name in before and before[name] != now[name]
         )
         return progress, precision, differences
 
@@ -141,6 +141,7 @@ class RunStore:
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
             "world": f"any, {distributed.shards} slices" if distributed.exact else self.world.size,
+            "kind": self.trainable.parallel.kind,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "compile": self.trainable.compiles,
             "data": self.job.data,
