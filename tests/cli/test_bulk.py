@@ -151,9 +151,9 @@ def test_vectors_are_resumed_too(model, images, suffix, tmp_path, monkeypatch):
         ("image", r"has results of other inputs than the first 16"),
         ("missing", r"has results of other inputs than the first 16"),
         ("new", r"has results of other inputs than the first 16"),
-        ("model", r"was begun by another command \(differs in: model\)"),
-        ("option", r"was begun by another command \(differs in: batch_size\)"),
-        ("state", r"partial\.json: no key 'bytes'"),
+        ("model", r"was begun by another command \(differs in: MODEL\)"),
+        ("option", r"was begun by another command \(differs in: --batch-size\)"),
+        ("state", r"partial\.json: no key 'bytes'; remove \S+\.partial to begin anew"),
         ("cut", r"is shorter than it was"),
     ],
 )
@@ -215,7 +215,7 @@ def test_what_cannot_be_resumed_is_refused(model, tmp_path):
 
 def test_two_runs_do_not_write_the_same_file(model, images, tmp_path):
     out = tmp_path / "out.jsonl"
-    with output.open_output(out, {"verb": "predict"}):
+    with output.open_output(out, output.Command({"verb": "predict"}, {})):
         arguments = ("predict", model, tmp_path / "images", "--out", out, "--resume")
         assert "in use by another run" in run(*arguments, code=2).stderr
 

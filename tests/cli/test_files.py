@@ -1,7 +1,9 @@
 """Several files as the input of a verb or of ``regard.bulk``: one run, in their order."""
 
 import csv
+import fcntl
 import json
+import os
 
 import pytest
 
@@ -87,6 +89,168 @@ def test_several_parquet_files_are_one(classifier, here):
     parquet.write_table(arrow.table({"text": ["the cat"], "of": [1]}), "c.parquet")
     refused = run("predict", classifier, "*.parquet", "--out", "new.pq", code=2).stderr
     assert "c.parquet: has other columns than a.parquet" in refused
+
+
+EMPTY = {"a.csv": "", "b.csv": "text,id\n", "d.csv": "\n", "a.jsonl": "", "d.jsonl": "\n"}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("options", [(), ("--column", "text")], ids=["found", "named"])
+def test_empty_parts_of_a_table_give_no_rows(classifier, here, suffix, options):
+    parts = here / "parts"
+    parts.mkdir()
+    row = json.dumps({"text": "the cat", "id": 1}) if suffix == "jsonl" else "text,id\nthe cat,1"
+    contents = {**EMPTY, f"c.{suffix}": f"{row}\n", f"e.{suffix}": f"{row}\n"}
+    for name, content in contents.items():
+        if name.endswith(suffix):
+            (parts / name).write_text(content)
+    for name in ("_SUCCESS", ".part.crc"):
+        (parts / name).write_text("")
+    call = ("predict", classifier, *options, "--batch-size", 1)
+    expected = run(*call, parts / f"c.{suffix}").stdout.splitlines(True)
+    assert run(*call, "parts").stdout.splitlines(True) == [*expected, expected[-1]]
+    assert run(*call, "parts", "--json").stdout.count("\n") == 2
+    report = regard.bulk(
+        classifier, "parts", task="predict", out=f"out.{suffix}", device="cpu", workers=0
+    )
+    assert (report.inputs, report.bad) == (2, 0)
+    refused = run("predict", classifier, f"parts/a.{suffix}", code=2).stderr
+    assert refused.endswith(f"parts/a.{suffix}: the table has no rows\n")
+    both = (f"parts/a.{suffix}", f"parts/d.{suffix}")
+    assert f"a.{suffix}: the table has no rows" in run("predict", classifier, *both, code=2).stderr
+
+
+def test_empty_parquet_parts_give_no_rows(classifier, here):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for name, texts in {"a": [], "b": ["the cat", "the boat"], "c": []}.items():
+        table = arrow.table({"text": arrow.array(texts, arrow.string())})
+        parquet.write_table(table, f"{name}.parquet")
+    run("predict", classifier, "*.parquet", "--out", "out.pq")
+    assert parquet.read_table("out.pq").column("text").to_pylist() == ["the cat", "the boat"]
+
+
+def linked(kind, file):
+    """Another name of a file."""
+    if kind != "itself":
+        link = file.with_name("link" + file.suffix)
+        link.hardlink_to(file) if kind == "hard link" else link.symlink_to(file.name)
+        return link
+    return file
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", 2), ("--resume",)], ids=str)
+@pytest.mark.parametrize("kind", ["itself", "hard link", "symbolic link"])
+@pytest.mark.parametrize("names", NAMES, ids=["list", "pattern", "folder"])
+def test_results_do_not_replace_an_input(here, names, kind, options):
+    """Before a model is loaded: there is none."""
+    out = linked(kind, here / "texts" / "c.txt")
+    refused = run("predict", "no-model", *names, "--out", out, *options, code=2).stderr
+    assert refused.startswith(f"regard: --out {out}: texts/") and refused.count("\n") == 1
+    assert refused.endswith(".txt is read, and would be lost; name another file\n")
+    assert (here / "texts" / "c.txt").read_text() == "the storm\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *((verb, "m", "a.txt") for verb in ("translate", "generate", "embed", "score", "fill")),
+        ("translate", "m", "b.txt", "--prefix", "a.txt"),
+        ("translate", "m", "a.txt", "--document"),
+        ("generate", "m", "--fields", "a.txt"),
+        ("score", "m", "a.txt", "--whole"),
+        ("predict", "m", "b.txt", "--edits", "a.txt"),
+        ("sweep", "nbest.jsonl", "b.txt", "a.txt"),
+        ("steer", "m", "--plus", "b.txt", "--minus", "a.txt"),
+    ],
+    ids=" ".join,
+)
+def test_no_verb_writes_over_what_it_reads(here, call):
+    (here / "a.txt").write_text("the cat\n")
+    refused = run(*call, "--out", "a.txt", code=2).stderr
+    assert refused == "regard: --out a.txt: a.txt is read, and would be lost; name another file\n"
+
+
+def test_a_redirected_input_is_not_replaced(here):
+    kept = os.dup(0)
+    try:
+        with (here / "texts" / "a.txt").open() as file:
+            os.dup2(file.fileno(), 0)
+        refused = run("predict", "no-model", "--out", "texts/a.txt", code=2).stderr
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+    assert refused.startswith("regard: --out texts/a.txt: standard input is read, and would be")
+
+
+def test_a_stopped_output_is_no_input(classifier, here):
+    for name in ("out.txt.partial", "out.jsonl.partial"):
+        (here / "texts" / name).write_text("the cat\n")
+    fault = "out.txt.partial is read, and would be lost"
+    refused = run("predict", "no-model", "texts", "--out", "texts/out.txt", "--resume", code=2)
+    assert fault in refused.stderr
+    with pytest.raises(regard.BadInput, match=r"^out texts/out.jsonl: texts/out.jsonl.partial is"):
+        regard.bulk(classifier, "texts", task="predict", out="texts/out.jsonl")
+
+
+@pytest.fixture
+def stopped(classifier, here, monkeypatch):
+    """A command that was stopped after 2 of 3 lines, with its file of results."""
+    monkeypatch.setattr(LineSource.__init__, "__defaults__", (2, False))
+    (here / "in.txt").write_bytes(b"the cat\nthe boat\n\xff\n")
+    command = ("embed", classifier, "in.txt", "--pool", "mean", "--out", "out.txt")
+    run(*command, "--resume", code=2)
+    (here / "in.txt").write_text("the cat\nthe boat\nthe storm\n")
+    return command, here / "out.txt"
+
+
+def test_what_differs_is_named_as_it_was_typed(classifier, stopped, here):
+    command, out = stopped
+
+    def differs(*more):
+        error = run(*command, "--resume", *more, code=2).stderr
+        return error.partition("(differs in: ")[2].partition(")")[0]
+
+    (here / "other.txt").write_text("the cat\n")
+    assert differs("--pool", "max", "--no-normalise") == "--pool, --normalise"
+    assert differs("other.txt") == "FILE"
+    assert differs("--workers", 1) == "--workers or --ray"
+    state = here / "out.txt.partial.json"
+    state.write_text("{")
+    error = run(*command, "--resume", code=2).stderr
+    assert "json: not JSON (" in error
+    assert error.endswith("); remove out.txt.partial to begin anew\n")
+    (here / "out.txt.partial").unlink()
+    run(*command, "--resume")
+    assert out.exists() and not state.exists()
+
+
+def test_a_whole_run_removes_what_a_stopped_one_left(stopped, here):
+    command, out = stopped
+    with (here / "out.txt.partial").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "out.txt.partial: in use by another run" in run(*command, code=2).stderr
+    assert not out.exists()
+    run(*command)
+    assert not [*here.glob("out.txt.*")] and out.read_text().count("\n") == 3
+    assert "has no run to continue" in run(*command, "--resume", code=2).stderr
+
+
+def test_a_changed_call_of_bulk_is_named_in_python(classifier, here, monkeypatch):
+    monkeypatch.setattr(LineSource.__init__, "__defaults__", (2, False))
+    (here / "in.txt").write_bytes(b"the cat\nthe boat\n\xff\n")
+    given = {"task": "predict", "out": "out.jsonl", "device": "cpu", "workers": 0}
+    with pytest.raises(regard.BadInput, match="not UTF-8"):
+        regard.bulk(classifier, "in.txt", skip_bad=False, **given)
+    with pytest.raises(regard.BadInput, match=r"\(differs in: dataset, max_length\); remove it"):
+        regard.bulk(classifier, "texts/a.txt", max_length=9, **given)
+
+
+@pytest.mark.parametrize("name", ["max_length", "batch_size"])
+def test_bulk_checks_its_numbers(classifier, here, name):
+    for value in (0, -1, 1.5):
+        with pytest.raises(regard.BadInput, match=f"^{name} must be "):
+            regard.bulk(classifier, "texts", task="predict", out="out.jsonl", **{name: value})
 
 
 def test_generate_reads_tables(here):

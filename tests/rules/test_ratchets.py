@@ -17,9 +17,9 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 615,
-    "lines": 98_100,
-    "lines of code": 62_150,
+    "files": 616,
+    "lines": 98_400,
+    "lines of code": 62_330,
     "files under 40 lines": 6,
     "basenames used twice": 33,
     "Any": 226,

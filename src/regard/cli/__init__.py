@@ -97,6 +97,8 @@ class LazyCommands(Mapping[str, object]):
             if name not in WITHOUT_TORCH:
                 import_module("regard.api")
             raise_on_interrupt()
+            if options.get("out") is not None:
+                import_module("regard.cli.io.file_list").check_apart(options)
             verb(**options)
 
         app.command(name)(run)

@@ -47,6 +47,13 @@ def is_there(path: Path | str) -> bool:
     return True
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a regular file of this name; False for a name that cannot be a path."""
+    with suppress(OSError, ValueError):
+        return path.is_file()
+    return False
+
+
 @contextmanager
 def reading(path: Path | str, fault: str = "cannot be read") -> Iterator[None]:
     """Report an ``OSError`` in this block as a path that cannot be read."""

@@ -1,6 +1,5 @@
 """``regard.bulk``: a component of a model over a file or a folder of images, by workers."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,10 +7,10 @@ from pathlib import Path
 from time import monotonic
 
 from regard.api import load
-from regard.cli.io.file_list import list_files
+from regard.cli.io.file_list import check_apart, list_files
 from regard.cli.io.image_io import source_for
 from regard.cli.io.line_io import Parse, run_component
-from regard.cli.io.output import Command, partial_of
+from regard.cli.io.output import Command, as_stored, partial_of
 from regard.cli.io.statistics import describe_statistics
 from regard.cli.io.table_io import FORMATS, JsonRows
 from regard.data.readers.text_files import suffix_of
@@ -23,7 +22,9 @@ from regard.models.folders.hub import local_folder
 from regard.tasks.components import COMPONENTS, ComponentSpec
 
 JSON_LINES = (".jsonl", ".ndjson")
-OPTIONS = {"--column": "columns", "--max-length": "max_length"}  # of verbs, and arguments
+# Options of verbs, and arguments of Python.
+OPTIONS = {"--column": "columns", "--max-length": "max_length", "--out": "out"}
+SHOWN = {"file": "dataset", "blocks": "workers or ray"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,11 @@ def bulk(
         raise BadInput(f"out: {path}: the results of {file} are a {suffixes} file")
     if path.exists() and not partial_of(path).exists():
         raise BadInput(f"{path}: is complete; remove it, or choose another")
+    with python_words():
+        check_apart({"out": path, "file": files})
     check_whole("workers", workers, 0)
+    if max_length is not None:
+        check_whole("max_length", max_length, 1)
     check_known("task", task, COMPONENTS)
     begun = monotonic()
     loaded = load(model, device, precision=precision, batch_size=batch_size)
@@ -109,7 +114,7 @@ def bulk(
         **{"options": repr(sorted(chosen.items())), "columns": columns, "max_length": max_length},
         **{"precision": precision, "batch_size": batch_size, "device": loaded.device.type},
     }
-    command: Command | None = json.loads(json.dumps(described, default=str))
+    command = Command(as_stored(described), SHOWN)
     with python_words(), spec.workers(workers, ray) as shared:
         progress = run_component(
             source,

@@ -3,22 +3,24 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.io.line_io import Line, LineSource, Parse
-from regard.cli.io.table_io import FORMATS, UNDECLARED, table_or_lines
+from regard.cli.io.table_io import FORMATS, UNDECLARED, is_empty_table, table_or_lines
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.text_files import STDIN, Arrivals, suffix_of
+from regard.data.readers.text_files import STDIN, Arrivals, name_of, suffix_of
 from regard.ground.errors import BadInput
-from regard.ground.files import reading
+from regard.ground.files import is_file, reading
 
 if TYPE_CHECKING:
     from regard.tasks.components import AnyComponent
 
 
 PATTERN = "*?["  # characters of a pattern
+HIDDEN = (".", "_")  # with these begin names of a folder's files that are no inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +108,27 @@ def list_files(*names: str) -> list[str]:
     return files
 
 
+def check_apart(options: Mapping[str, object]) -> None:
+    """Refuse an ``out`` that is a file which another option names, also by a link."""
+    out = options["out"]
+    results = [*filter(is_file, (Path(str(out)), Path(f"{out}.partial")))]
+    if not results:
+        return
+    named = {key: _names_in(value) for key, value in options.items() if key != "out"}
+    files = list_files(*named.pop("file", ()), *named.pop("more", ()))
+    for name in chain(files, *named.values()):
+        file = Path("/dev/stdin" if name == STDIN else name)
+        if is_file(file) and any(map(file.samefile, results)):
+            fault = f"{name_of(name)} is read, and would be lost"
+            raise BadInput(f"--out {out}: {fault}; name another file")
+
+
+def _names_in(value: object) -> list[str]:
+    """The value of an option, or its values, that may be names of files."""
+    values = value if isinstance(value, list) else [value]
+    return [str(name) for name in values if isinstance(name, str | Path)]
+
+
 def match_patterns(*names: str) -> list[str]:
     """Names of files and folders, with all files that match in place of a pattern."""
     return [file for name in names for file in _matches(name)]
@@ -128,7 +151,7 @@ def _files_of(name: str) -> list[str]:
     if not path.is_dir():
         return [name]
     with reading(path):
-        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith(HIDDEN))
     of_images = any(entry.is_dir() or entry.suffix.lower() in SUFFIXES for entry in entries)
     return [name] if of_images or not entries else [*map(str, entries)]
 
@@ -142,19 +165,22 @@ def text_source(
     *,
     skip_bad: bool = False,
 ) -> LineSource:
-    """The texts of files, lines or rows of tables, which must have the form of the first file."""
+    """The texts of files, lines or rows of tables, which must have the form of the first file.
+
+    Of several files, empty tables are left out.
+    """
 
     def opened(file: str, columns: Sequence[str] | None) -> LineSource:
         return table_or_lines(component, file, columns, max_length, form, skip_bad=skip_bad)
 
-    first = opened(files[0], columns)
     if len(files) == 1:
-        return first
-    sources = [first]
-    for file in files[1:]:
+        return opened(files[0], columns)
+    parts = [file for file in files if not is_empty_table(file, columns, form)] or files[:1]
+    sources = [first := opened(parts[0], columns)]
+    for file in parts[1:]:
         source = opened(file, first.columns or columns)
         if source.schema != first.schema:
-            raise BadInput(f"{file}: has other columns than {files[0]}; run them one by one")
+            raise BadInput(f"{file}: has other columns than {first.file}; run them one by one")
         sources.append(source)
     members = tuple(replace(source, is_one_of_several=True) for source in sources)
-    return FileList(files[0], first.parse, first.window, first.skip_bad, sources=members)
+    return FileList(first.file, first.parse, first.window, first.skip_bad, sources=members)

@@ -246,7 +246,8 @@ def result_lines(
 
 def identify_blocks(command: Command | None, workers: "BlockWorkers | None") -> Command | None:
     """The command that a run continues: windows, which decide rounding, are smaller for workers."""
-    return None if command is None else {**command, "blocks": None if workers is None else BLOCK}
+    blocks = {"blocks": None if workers is None else BLOCK}
+    return command and replace(command, values={**command.values, **blocks})
 
 
 def solved_windows(

@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from io import RawIOBase, TextIOWrapper
 from pathlib import Path
@@ -28,6 +28,7 @@ from regard.data.readers.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import (
     digest_folder,
+    is_file,
     making,
     read_json,
     replacing,
@@ -44,15 +45,23 @@ EVERY = 5.0  # seconds of work that a kill may cost, beside the window that it i
 SAVING = 0.02  # of the time: progress is saved after every window if that does not take more
 RENAMED: dict[str, str] = {"widest": "max_active"}  # options by their names in older files
 
-Command = Mapping[str, object]
-"""What identifies a command: its verb, model, file and options."""
+
+@dataclass(frozen=True)
+class Command:
+    """What identifies a command: ``values`` of its verb, model, file and options by name.
+
+    ``shown`` has the names as users write them, where these are others.
+    """
+
+    values: Mapping[str, object]
+    shown: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class OutputState:
     """Contents of FILE.partial.json: counts of inputs and bytes, a hash of the inputs, sums."""
 
-    command: Command
+    command: Mapping[str, object]
     inputs: int
     bytes: int
     bad: int
@@ -65,11 +74,11 @@ class OutputState:
         state, kinds = read_json(path), {"inputs": int, "bytes": int, "bad": int}
         counts = {key: field_of(state, key, kind, str(path)) for key, kind in kinds.items()}
         digest = field_of(state, "digest", str, str(path))
-        stored: Command = field_of(state, "command", dict, str(path))
+        stored: Mapping[str, object] = field_of(state, "command", dict, str(path))
         command = {RENAMED.get(name, name): value for name, value in stored.items()}
         sums = field_of(state, "sums", dict, str(path)) if "sums" in state else {}
         if not all(isinstance(value, int | float) for value in sums.values()):
-            raise BadInput(f"{path}: the sums are not numbers; remove it to begin anew")
+            raise BadInput(f"{path}: the sums are not numbers")
         return cls(command, **counts, digest=digest, sums=sums)
 
 
@@ -99,7 +108,14 @@ def resumable_command(context: Context, *free: str) -> Command | None:
         **{name: value for name, value in options.items() if name not in free},
         **({} if edits is None else {"edits": read_edits(edits).hash}),
     }
-    return json.loads(json.dumps(command, default=str))  # as it will be read again
+    shown = {param.name or "": param.opts[0] for param in context.command.params}
+    shown |= {"model": "MODEL", "file": "FILE", "more": "FILE", "blocks": "--workers or --ray"}
+    return Command(as_stored(command), shown)
+
+
+def as_stored(values: Mapping[str, object]) -> dict[str, object]:
+    """Values as they will be read again from JSON."""
+    return json.loads(json.dumps(values, default=str))
 
 
 class OutputProgress:
@@ -138,10 +154,11 @@ class SavedProgress(OutputProgress):
     def __init__(self, path: Path, command: Command, stream: BinaryIO):
         super().__init__()
         self.path, self.stream, self._inputs = path, stream, hashlib.sha256()
-        self._saved, self._state = monotonic(), self._current(command)
+        self._saved, self._state = monotonic(), self._current(command.values)
+        self._shown = command.shown
         self._wait = EVERY  # seconds from save to save
 
-    def _current(self, command: Command) -> OutputState:
+    def _current(self, command: Mapping[str, object]) -> OutputState:
         digest = self._inputs.hexdigest()
         written = self.stream.tell()
         return OutputState(command, self.inputs, written, self.bad, digest, {**self.sums})
@@ -150,7 +167,8 @@ class SavedProgress(OutputProgress):
         """Continue from a saved state; bytes that were written after it are removed."""
         command, stored = self._state.command, state.command
         if changed := [name for name in command if _value(stored, name) != _value(command, name)]:
-            differs = f"differs in: {', '.join(changed)}"
+            shown = dict.fromkeys(self._shown.get(name, name) for name in changed)
+            differs = f"differs in: {', '.join(shown)}"
             raise BadInput(f"{self.path}: was begun by another command ({differs}); remove it")
         if self.stream.seek(0, os.SEEK_END) < state.bytes:
             raise BadInput(f"{self.path}: is shorter than it was; remove it to begin anew")
@@ -242,7 +260,8 @@ def open_output(
     """A file of results, written when this block ends, and not at all if it fails.
 
     With a ``command``, a failed block leaves FILE.partial, which the same command continues.
-    Without a file, results go to standard output.
+    Without one, the file ends any stopped run: its FILE.partial is removed. Without a file,
+    results go to standard output.
     """
     if out is None:
         with redirect_stdout(ResultText(sys.stdout)):
@@ -252,8 +271,13 @@ def open_output(
         with _resuming(out, command) as progress:
             yield progress.stream, progress
         return
-    with replacing(out) as temporary, temporary.open("wb") as stream:
-        yield stream, OutputProgress()
+    partial = partial_of(out)
+    is_stopped = is_file(_state_of(partial))
+    with _open_locked(partial) if is_stopped else nullcontext():
+        with replacing(out) as temporary, temporary.open("wb") as stream:
+            yield stream, OutputProgress()
+        if is_stopped:
+            _remove_partial(partial)
 
 
 @contextmanager
@@ -266,7 +290,11 @@ def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
     with writing(out), making(out.parent), _open_locked(partial) as stream:
         progress = SavedProgress(partial, command, stream)
         if stream.seek(0, os.SEEK_END):
-            progress.load(OutputState.read(_state_of(partial)))
+            try:
+                state = OutputState.read(_state_of(partial))
+            except BadInput as error:
+                raise BadInput(f"{error}; remove {partial} to begin anew") from None
+            progress.load(state)
             note(f"{partial}: continues after {progress.inputs:,} inputs")
         try:
             progress.save()
@@ -275,15 +303,19 @@ def _resuming(out: Path, command: Command) -> Iterator[SavedProgress]:
         except BaseException:
             progress.save()
             if not progress.inputs:
-                for path in (partial, _state_of(partial)):
-                    path.unlink(missing_ok=True)
+                _remove_partial(partial)
             raise
         synchronise(partial)
         partial.replace(out)
         _state_of(partial).unlink()
 
 
-def _value(command: Command, name: str) -> object:
+def _remove_partial(partial: Path) -> None:
+    for path in (partial, _state_of(partial)):
+        path.unlink(missing_ok=True)
+
+
+def _value(command: Mapping[str, object], name: str) -> object:
     """The value of an option; None if the command has none, or no value of a repeatable one."""
     value = command.get(name)
     return None if value == [] else value
@@ -291,7 +323,7 @@ def _value(command: Command, name: str) -> object:
 
 def partial_of(out: Path) -> Path:
     """The file of the results of a run that has not ended."""
-    return out.with_name(f"{out.name}.partial")
+    return Path(f"{out}.partial")
 
 
 def _state_of(partial: Path) -> Path:

@@ -496,6 +496,15 @@ def table_or_lines(
     return source or LineSource(file, parse, skip_bad=skip_bad, encoding=encoding)
 
 
+def is_empty_table(file: str, columns: Sequence[str] | None, form: TableFormat) -> bool:
+    """Whether a file is a table without rows, as those who write tables in parts leave some."""
+    suffix = suffix_of(file)
+    if not (columns or form.delimiter or suffix in FORMATS) or not Path(file).is_file():
+        return False
+    rows = FORMATS.get(suffix, DelimitedRows)(file, form=form)
+    return not any(raw.strip() for _, raw in rows.lines(Arrivals()))
+
+
 def refuse_folder_or_image(file: str) -> None:
     """Refuse a folder or an image as the input of a model of texts."""
     from regard.images.decode import SUFFIXES
