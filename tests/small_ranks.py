@@ -1,7 +1,6 @@
 """Runs of one process and of several that share every step."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 from verb import run
@@ -12,12 +11,10 @@ STILL = "model.change.dropout=0.0"
 SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
 
 
-def losses(
-    recipe: Path, *settings: str, launch=start_ranks, device: str = "cpu"
-) -> tuple[list[float], list[float]]:
+def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float], list[float]]:
     """Of one process, and of two that share every step; settings of ``distributed`` are theirs."""
     changes = [word for setting in settings for word in ("--set", setting)]
-    words = ("train", recipe, "--data", recipe.parent, "--device", device, *changes, "--out")
+    words = ("train", recipe, "--data", recipe.parent, "--device", "cpu", *changes, "--out")
     plain = [word for it in settings if "distributed." not in it for word in ("--set", it)]
     alone, together = recipe.parent / "alone", recipe.parent / "together"
     run(*words[:6], *plain, "--out", alone)
@@ -46,7 +43,3 @@ def start_with_group(backend: str, *words: object, world: int = 2, **variables: 
     option, module, *rest = words
     assert (option, module) == ("-m", "regard")
     return start_ranks("-c", OPENED.format(backend=backend), *rest, world=world, **variables)
-
-
-# NCCL refuses two processes on one GPU; gloo copies their tensors through the host.
-share_one_gpu = partial(start_with_group, "cpu:gloo,cuda:gloo", LOCAL_RANK="0")

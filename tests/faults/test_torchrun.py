@@ -11,7 +11,7 @@ from regard.data.batches.sampler import Dataset
 from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
-from small_ranks import RECURRENT, SMOOTH, STILL, losses, share_one_gpu, start_with_group
+from small_ranks import RECURRENT, SMOOTH, STILL, losses, start_with_group
 from small_teacher import write_teacher
 from small_tuning import write_tuning
 from warm import start_ranks
@@ -47,16 +47,6 @@ def test_ranks_use_a_process_group_that_is_open(tmp_path):
     alone, together = losses(write_corpus(tmp_path), STILL, launch=launch)
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_two_ranks_on_a_gpu(tmp_path, kind):
-    settings = (STILL, SMOOTH, f"distributed.kind={kind}")
-    recipe = write_corpus(tmp_path, depth=2)
-    alone, together = losses(recipe, *settings, launch=share_one_gpu, device="cuda")
-    assert len(alone) == 14
-    assert together == pytest.approx(alone, abs=1e-4)
 
 
 @pytest.mark.slow
