@@ -130,8 +130,8 @@ class TensorGroup:
 def _spread(pattern: str) -> list[str]:
     """Names that braces list: the first of every list, the second of every list, ..."""
     lists = [listed.split(",") for listed in _PARTS.findall(pattern)]
-    names = zip(*lists, strict=True)
-    return [_PARTS.sub("%s", pattern) % each for each in names] if lists else [pattern]
+    template = _PARTS.sub("%s", pattern)
+    return [template % each for each in zip(*lists, strict=True)] if lists else [pattern]
 
 
 @cache
