@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from verb import run
-from warm import start_ranks
+from warm import WarmProcess, start_ranks
 
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
 STILL = "model.change.dropout=0.0"
@@ -33,13 +33,13 @@ OPENED = """
 import torch.distributed as dist
 from regard.cli import main
 
-dist.init_process_group({backend!r})
+dist.init_process_group("gloo")
 main()
 """
 
 
-def start_with_group(backend: str, *words: object, world: int = 2, **variables: str) -> list:
+def start_with_group(*words: object) -> list[WarmProcess]:
     """Processes that find a process group, as launchers such as Ray Train open one."""
     option, module, *rest = words
     assert (option, module) == ("-m", "regard")
-    return start_ranks("-c", OPENED.format(backend=backend), *rest, world=world, **variables)
+    return start_ranks("-c", OPENED, *rest)
