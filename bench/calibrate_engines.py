@@ -1,4 +1,4 @@
-"""Rows for the table of engines (src/regard/decoding/engines.py), measured on this machine.
+"""Rows for the table of engines (src/regard/generation/engines.py), measured on this machine.
 
     python bench/calibrate_engines.py [--precision fp32 int8] [--batch 1 4 16 64] [--beam 1 5]
                                       [--threads 1 2] [--tokens 12] [--rounds 5]
@@ -25,8 +25,8 @@ from measure import take_turns, timed_here
 from peers.decoding import Ids, Work
 from translate import random_ids, random_model, translator
 
-from regard.decoding.cpp import obstacle
-from regard.ground.machine import instruction_set
+from regard.core.machine import instruction_set
+from regard.generation.cpp import obstacle
 
 
 def medians(

@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=16_384, help="of a padded batch")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--tiny", action="store_true", help="a few rows, a very small model")
-    add_options(parser, rounds=7, seconds=60)
+    add_options(parser, rounds=7, seconds=60, papers=["modernbert"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.longest, asked.tokens, asked.rounds = 12, 80, 256, 2

@@ -28,15 +28,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 from worker import place, seconds_of
 
-from regard.ground.batch import PackedTokens, TokenRow, pack_rows
-from regard.ground.machine import has
+from regard.core.batch import PackedTokens, TokenRow, pack_rows
+from regard.core.machine import has
+from regard.layers.linear.convert import convert
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead
 from regard.models.papers import bert
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import Classification
-from regard.parts.linear.convert import convert
 from regard.training.loop.microbatch import EagerStep
 
 Step = Callable[[], Tensor]

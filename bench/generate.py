@@ -26,17 +26,16 @@ from peers.decoding import Ids, Marks, Work, rounds_over
 from torch import nn
 from worker import System
 
-from regard import decoding
-from regard.decoding import Prompts
-from regard.decoding.cpp import obstacle
+from regard import generation
+from regard.generation import Constraints, Greedy, Prompts
+from regard.generation.cpp import obstacle
+from regard.layers.linear.convert import convert
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.linear.convert import convert
-from regard.search import Constraints, Greedy
 
 TINY = {"width": 32, "inner": 128, "depth": 2, "heads": 2, "vocab": 300, "longest": 64}
 
@@ -62,9 +61,9 @@ def ours(
     work, model = Work.read(folder), random_model(facts_of(size, tiny))
     if device == "cuda":
         model = model.to(device, torch.bfloat16)
-        engine = decoding.build_engine("cuda-graph", model, precision)
+        engine = generation.build_engine("cuda-graph", model, precision)
     else:
-        engine = decoding.build_engine("cpp" if cpp else "torch", model, precision)
+        engine = generation.build_engine("cpp" if cpp else "torch", model, precision)
         model = convert(
             model, precision, but_for=engine.packed_layers if precision == "fp32" else ()
         )
@@ -73,7 +72,7 @@ def ours(
     @torch.inference_mode()
     def continued(batch: Ids) -> Ids:
         prompts, capacity = Prompts.of(batch, device), max(map(len, batch)) + new
-        state = decoding.open(model, prompts=prompts, capacity=capacity, engine=engine)
+        state = generation.open_state(model, prompts=prompts, capacity=capacity, engine=engine)
         limits = Constraints(prompts.last, eos, new, forbidden=(eos,))
         return [list(hypotheses[0].tokens) for hypotheses in Greedy()(state, limits)]
 
@@ -143,7 +142,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=40, help="rounds, while no order is clear")
     parser.add_argument("--cpu-seconds", action="store_true", help="count those of the process")
     parser.add_argument("--tiny", action="store_true", help="a very small model, a few tokens")
-    add_options(parser, rounds=6, seconds=300)
+    add_options(parser, rounds=6, seconds=300, papers=["gpt-2", "llama"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.batch, asked.new, asked.prompt, asked.rounds, asked.most = [1, 3], 8, 4, 2, 0

@@ -29,7 +29,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from regard.tour.toy_language.corpus import corpus, write
+from regard.data.toy_language.corpus import corpus, write
 from regard.training.distributed import World
 from regard.training.dry_run import NoCheckpoints
 from regard.training.loop import Job, train, trainable

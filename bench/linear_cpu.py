@@ -16,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from regard.parts.linear.convert import describe_products
-from regard.parts.linear.int8 import (
+from regard.layers.linear.convert import describe_products
+from regard.layers.linear.int8 import (
     Fbgemm,
     Floats,
     Int8Linear,
@@ -26,7 +26,7 @@ from regard.parts.linear.int8 import (
     is_exact,
     quantised,
 )
-from regard.parts.linear.packed import HalfLinear, PackedLinear, can_pack
+from regard.layers.linear.packed import HalfLinear, PackedLinear, can_pack
 
 SHAPES = "512x1536,512x512,512x2048,2048x512,512x32000,256x768,256x256,256x1024,1024x256,128x256"
 ROWS = "1,4,8,16,32,64,128,640"

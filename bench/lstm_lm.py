@@ -23,7 +23,7 @@ from measure import OURS, Spec, add_options, print_speeds, running
 from ours import training_step
 from peers.common import Step, System, device, rounds_over
 
-from regard.ground.batch import Batch, TokenRow
+from regard.core.batch import Batch, TokenRow
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=70)
     parser.add_argument("--steps", type=int, default=40, help="steps of a round")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["awd-lstm"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.length, asked.rounds, asked.steps = 4, 12, 2, 2

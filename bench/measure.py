@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import os
+import platform
 import select
 import signal
 import statistics
@@ -24,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matrix
 from worker import seconds_of
 
 MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
@@ -130,8 +132,11 @@ class Worker:
         self.log.close()
 
 
-def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
-    """The options of every script whose systems run in processes."""
+def add_options(
+    parser: argparse.ArgumentParser, *, rounds: int, seconds: float, papers: Sequence[str] = ()
+) -> None:
+    """The options of every script whose systems run in processes; ``papers`` are measured."""
+    parser.set_defaults(papers=papers)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--seconds", type=float, default=seconds, help="begin no round after these")
     parser.add_argument(
@@ -173,11 +178,18 @@ def running(
             began = time.monotonic()
             for name in specs:
                 _wait(workers, name, len(warm_up), asked, began)
+        require_matrix(asked, *(worker.place["machine"] for worker in workers.values()))
         yield workers
     finally:
         for worker in workers.values():
             worker.close()
         signal.signal(signal.SIGTERM, before)
+
+
+def require_matrix(asked: argparse.Namespace, *machines: str) -> None:
+    """End the script if it runs on a GPU, and the matrix of one of its papers is not fine."""
+    if {*machines} - {platform.machine()}:
+        matrix.require(asked.papers)
 
 
 def _wait(

@@ -25,7 +25,7 @@ from pretrain_gpt2 import annotated as next_tokens
 from sharded import built, sharded_step
 from torch import nn
 
-from regard.ground.batch import Batch, BatchLimits
+from regard.core.batch import Batch, BatchLimits
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bert, gpt2, t5

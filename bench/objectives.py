@@ -41,7 +41,7 @@ import torch
 from objectives_table import best_rate, records, tables
 
 import regard
-from regard.cli.scores import test_scores
+from regard.experiments.scores import evaluate
 from regard.models.folders import folder as folders
 from regard.models.papers import paper
 from regard.text.config import EncoderTextConfig
@@ -272,7 +272,8 @@ def tune(tuning: Tuning, setup: Setup) -> Line:
     with TemporaryDirectory(dir=setup.work) as out:
         *_, end = regard.train(tuning.task, data, out, settings=settings, device=setup.device)
         model = regard.load(Path(out) / "model", setup.device)
-        scores = test_scores(model, read(find(tuning.task), settings), data)["test"]
+        recipe = read(find(tuning.task), settings)
+        scores = evaluate(model, recipe, data, check=False).tests["test"].scores
         return {
             "stage": "tune",
             **tuning._asdict(),

@@ -13,8 +13,8 @@ from peers.common import Step, half
 from peers.decoding import Marks
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, BatchLimits, TokenRow
-from regard.ground.pytree import map_tensors
+from regard.core.batch import Batch, BatchLimits, TokenRow
+from regard.core.pytree import map_tensors
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.papers import bahdanau, gpt2, llama, marian

@@ -24,8 +24,8 @@ import torch
 from measure import add_options, emit, interval, rounded
 
 import regard
-from regard.ground.batch import TokenRow, pack_texts
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_texts
+from regard.core.tape import Tape
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.models.papers import bert

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import regard
-from regard.cli.scores import test_scores
-from regard.cli.training_runs import train_run
-from regard.ground.files import write_json
+from regard.core.files import write_json
+from regard.experiments.scores import evaluate
+from regard.experiments.training import train_run
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, read
 from regard.training.recipe_files import find
@@ -67,7 +67,7 @@ def measured(recipe: Recipe, data: Path, world: World) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         run = train_run(recipe, Path(folder), world=world, resume=False, data=data)
         model = regard.load(run.model_folder, str(world.device))
-        scores = test_scores(model, recipe, data)["test"]
+        scores = evaluate(model, recipe, data, check=False).tests["test"].scores
         figures = {score.name: round(score.value, 2) for score in scores}
         return {"scores": figures, "cost": model.notes["cost"], "device": str(world.device)}
 

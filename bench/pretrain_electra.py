@@ -24,7 +24,7 @@ from measure import OURS, Spec, add_options, print_speeds, running
 from ours import annotated, training_step
 from peers.common import System, device, rounds_over
 
-from regard.ground.batch import BatchLimits
+from regard.core.batch import BatchLimits
 from regard.models.facts import change
 from regard.models.papers import electra
 from regard.models.papers.electra import Joint
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24, help="batches in the corpus")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["electra"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.size, asked.rounds, asked.steps = "tiny", 2, 2

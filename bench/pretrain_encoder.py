@@ -25,7 +25,7 @@ from measure import OURS, Spec, add_options, print_speeds, running
 from ours import annotated, packed, training_step
 from peers.common import System, device, rounds_over
 
-from regard.ground.batch import BatchLimits
+from regard.core.batch import BatchLimits
 from regard.models.facts import change
 from regard.models.papers import bert
 from regard.models.trunk_with_heads import TrunkWithHeads
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--ragged", action="store_true")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=USUAL)
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["bert"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.size, asked.rows, asked.length, asked.rounds, asked.steps = SMALLEST, 4, 64, 2, 2

@@ -26,8 +26,8 @@ from ours import CAUSAL, training_step
 from peers.common import System, device, rounds_over
 from torch import nn
 
+from regard.core.batch import BatchLimits, TokenRow
 from regard.data.rows.row_plans import Passage
-from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12, help="batches of --rows in a round")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=USUAL)
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=7, seconds=100)
+    add_options(parser, rounds=7, seconds=100, papers=["gpt-2", "llama"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.length, asked.rounds, asked.steps = 4, 64, 2, 2

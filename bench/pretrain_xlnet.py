@@ -24,8 +24,8 @@ from measure import OURS, Spec, add_options, print_speeds, running
 from ours import training_step
 from peers.common import Step, System, device, rounds_over
 
+from regard.core.batch import BatchLimits, TokenRow
 from regard.data.rows.factorization import CONTEXT, FactorizationSampler
-from regard.ground.batch import BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.papers import xlnet
 from regard.models.trunk_with_heads import TrunkWithHeads
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12, help="batches of --rows in a round")
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=["eager", "layers"])
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["xlnet"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.length, asked.rounds, asked.steps = 4, 32, 2, 2

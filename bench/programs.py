@@ -7,10 +7,14 @@ second the words. Takes about two minutes on one core.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from regard.inside.programs import PROGRAMS
-from regard.inside.programs.method_scores import (
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from circuits import PROGRAMS
+from circuits.method_scores import (
     HEAD_METHODS,
     WORD_METHODS,
     StudiedProgram,

@@ -12,8 +12,8 @@ import json
 import numpy as np
 import torch
 
-from regard.ground.batch import TokenRow, pack_texts
-from regard.ground.device import device_named
+from regard.core.batch import TokenRow, pack_texts
+from regard.core.device import device_named
 from regard.inside.pruning.orders import first_of, random_order
 from regard.inside.pruning.remove_heads import prunable_sites, remove_heads
 from regard.inside.pruning.speed import compare_speed

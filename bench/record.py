@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
+import matrix
 import numpy as np
 import torch
 from measure import add_options, emit, interval, ratio, rounded, take_turns, timed_here
@@ -22,8 +23,8 @@ from peers.common import compiled, device
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from regard.ground.batch import BatchLimits, PackedTokens, TokenRow, pack_texts
-from regard.ground.tape import NULL_TAPE, NullTape, Tape
+from regard.core.batch import BatchLimits, PackedTokens, TokenRow, pack_texts
+from regard.core.tape import NULL_TAPE, NullTape, Tape
 from regard.models.facts import change
 from regard.models.papers import bert
 
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--tapes", nargs="*", choices=list(TAPES), default=list(TAPES))
     parser.add_argument("--compiled", action="store_true", help="compile, without a live tape")
     parser.add_argument("--tiny", action="store_true", help="a few rows, a very small model")
-    add_options(parser, rounds=15, seconds=600)
+    add_options(parser, rounds=15, seconds=600, papers=["bert"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.tokens, asked.rounds = 2, 16, 2
@@ -55,6 +56,8 @@ def main() -> None:
     torch.manual_seed(0)
     facts = change(bert.BASE, **(TINY if asked.tiny else {}))
     place = device()
+    if place.type == "cuda":
+        matrix.require(asked.papers)
     dtype = torch.bfloat16 if place.type == "cuda" else torch.float32
     model = facts.build().eval().to(place, dtype)
     ids = torch.randint(0, facts.trunk.embed.vocab, (asked.rows, asked.tokens)).numpy()

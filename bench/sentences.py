@@ -29,7 +29,6 @@ from ours import training_step
 from peers.common import System, device
 
 import regard
-from regard.inference.batch_runner import rows_of
 from regard.tasks.sentence_encoder import EmbeddingConfig, score_of
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, read, task_of
@@ -56,7 +55,7 @@ def training(recipe: str, settings: list[str], data: str, out: str, batches: str
     limits = job.sampler.limits if place.type == "cuda" else None
     examples = []
     for batch in json.loads(Path(batches).read_text()):
-        rows = iter(rows_of(run.tokenizer, [*chain(*(texts for *texts, _ in batch))], longest))
+        rows = iter(run.tokenizer.rows([*chain(*(texts for *texts, _ in batch))], longest))
         pairs = [([next(rows), next(rows)], score) for *_, score in batch]
         examples.append(sorted(pairs, key=lambda pair: -max(job.objective.length(pair))))
 

@@ -217,7 +217,7 @@ def thread_seconds(process: int) -> float:
 def overhead(given: argparse.Namespace) -> None:
     """Print the CPU milliseconds of a request, a direct call and a constant answer."""
     from regard import load
-    from regard.parts.kernels.bucketed import equal_lengths
+    from regard.layers.kernels.bucketed import equal_lengths
 
     embed = load(given.model, "cpu").component("embed").predict
     body, own = json.dumps({"text": TEXT}).encode(), os.getpid()

@@ -46,7 +46,7 @@ from pretrain_encoder import facts_of as encoder_of
 from pretrain_gpt2 import ADAMW, OBJECTIVE, annotated, facts_of
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, BatchLimits
+from regard.core.batch import Batch, BatchLimits
 from regard.models.facts import change
 from regard.objectives.masked_lm import MaskedLM
 from regard.training.checkpoint import Checkpoints, RunProgress, optimiser_tensors
@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--divided", action="store_true", help="FSDP2 in one process, for xl")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS][:2], help="of xl")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=40)
+    add_options(parser, rounds=5, seconds=40, papers=["gpt-2"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rounds, asked.steps = 2, 2

@@ -22,7 +22,7 @@ from measure import interval, ratio, rounded, take_turns, timed_here
 from worker import place
 
 import regard
-from regard.ground.batch import pack_rows
+from regard.core.batch import pack_rows
 from regard.models.paper import count_parameters
 
 
@@ -35,7 +35,7 @@ def reader(model: Any, asked: argparse.Namespace) -> Callable[[], Any]:
     vocab = model.facts.trunk.embed.vocab
     rows = sentences(asked.sentences, vocab, np.random.default_rng(1))
     packed = pack_rows(rows).to(model.device)
-    return lambda: encoder.model(packed)
+    return lambda: encoder.module(packed)
 
 
 def main() -> None:

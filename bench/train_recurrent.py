@@ -38,9 +38,9 @@ from ours import BAHDANAU, BAHDANAU_TINY, training_step
 from peers.common import Step, System, device, half, rounds_over
 from peers.joeynmt import BOS, EOS, read_pairs
 
+from regard.core.batch import BatchLimits, RectangleLimits
 from regard.data.batches.packing import training_batches
 from regard.data.readers.text_files import read_lines
-from regard.ground.batch import BatchLimits, RectangleLimits
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.paper import count_parameters
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], default="tf32")
     parser.add_argument("--curves", type=int, help="print so many losses of both forms instead")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["bahdanau"])
     asked = parser.parse_args()
     facts = facts_of(asked.tiny)
     if asked.tiny:

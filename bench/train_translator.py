@@ -30,7 +30,7 @@ from ours import training_step, write_marian
 from peers.common import Step, System, device, rounds_over
 from peers.decoding import Marks
 
-from regard.ground.batch import BatchLimits
+from regard.core.batch import BatchLimits
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--curves", type=int, help="print so many losses of both instead")
     parser.add_argument("--small", action="store_true", help="a laptop-size model")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=5, seconds=100)
+    add_options(parser, rounds=5, seconds=100, papers=["transformer"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.tokens, asked.steps, asked.rounds = min(asked.tokens, 512), 4, 2

@@ -30,7 +30,7 @@ from ours import training_step
 from peers.common import System, device, rounds_over
 from torch import nn
 
-from regard.ground.batch import Batch, pack_images
+from regard.core.batch import Batch, pack_images
 from regard.images.augment import Augmentation, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=USUAL)
     parser.add_argument("--augment", action="store_true", help="inside regard's step")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
-    add_options(parser, rounds=7, seconds=100)
+    add_options(parser, rounds=7, seconds=100, papers=["vit"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.rows, asked.rounds, asked.steps = 4, 2, 2

@@ -32,14 +32,14 @@ from peers.decoding import Ids, Marks, Work, rounds_over
 from worker import System
 
 import regard
-from regard import decoding
-from regard.decoding.cpp import obstacle
-from regard.ground.batch import pack
+from regard import generation
+from regard.core.batch import pack
+from regard.generation import Beam, Constraints, Greedy
+from regard.generation.cpp import obstacle
+from regard.layers.linear.convert import convert
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
-from regard.parts.linear.convert import convert
-from regard.search import Beam, Constraints, Greedy
 
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
 TRAINED_WORDS = 96
@@ -98,17 +98,17 @@ def translator(
     if device == "cuda":
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         module = copy.deepcopy(module).to(device, dtype)
-        engine = decoding.build_engine("cuda-graph" if fast else name, module, precision)
+        engine = generation.build_engine("cuda-graph" if fast else name, module, precision)
     else:
         name = "cpp" if fast and obstacle(module) is None else name
-        engine = decoding.build_engine(name, module, precision)
+        engine = generation.build_engine(name, module, precision)
         module = convert(module, precision, but_for=engine.packed_layers)
     search = Greedy() if work.beam == 1 else Beam(work.beam, length="power", alpha=1.0)
 
     @torch.inference_mode()
     def translate(batch: Ids) -> Ids:
         source = pack(batch).to(device)
-        state = decoding.open(module, source, capacity=work.longest + 1, engine=engine)
+        state = generation.open_state(module, source, capacity=work.longest + 1, engine=engine)
         return [list(hypotheses[0].tokens) for hypotheses in search(state, limits)]
 
     return translate
@@ -194,7 +194,7 @@ def main() -> None:
     )
     parser.add_argument("--recurrent", action="store_true", help="a Bahdanau translator")
     parser.add_argument("--tiny", action="store_true", help="a few sentences, a very small model")
-    add_options(parser, rounds=6, seconds=600)
+    add_options(parser, rounds=6, seconds=600, papers=["transformer", "bahdanau"])
     asked = parser.parse_args()
     if asked.tiny:
         asked.batch, asked.sentences, asked.rounds, asked.most = [1, 4], 4, 2, 0

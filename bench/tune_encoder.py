@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument("--random", action="store_true", help="the Trainer does not group rows")
     parser.add_argument("--losses", type=int, help="print so many losses of both instead")
-    add_options(parser, rounds=1, seconds=600)
+    add_options(parser, rounds=1, seconds=600, papers=["bert"])
     asked = parser.parse_args()
     for name in asked.recipes:
         with TemporaryDirectory() as folder:

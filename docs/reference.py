@@ -18,10 +18,12 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal, Union, get_args, get_origin
 
+from pydantic import BaseModel
+
 import regard
-from regard.findings import FINDINGS
-from regard.ground.config import Config
-from regard.ground.layout import lazy
+from regard.core.config import Config
+from regard.core.layout import lazy
+from regard.experiments.findings import FINDINGS
 from regard.models.facts import paths
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE
@@ -199,7 +201,7 @@ def api() -> str:
 
 def module_of(name: str) -> Any:
     """The module that defines an exported constant."""
-    return import_module(regard._MODULES[name])
+    return import_module(regard._NAMES.entry(name).module)
 
 
 def class_parts(name: str, value: type) -> Iterator[str]:
@@ -213,6 +215,8 @@ def class_parts(name: str, value: type) -> Iterator[str]:
         made = isinstance(function, property | cached_property | lazy)
         plain = function.__func__ if isinstance(function, classmethod | staticmethod) else function
         if method.startswith("_") or not (made or inspect.isfunction(plain)):
+            continue
+        if issubclass(value, BaseModel) and hasattr(BaseModel, method):  # pydantic's own
             continue
         call = method if made else method + signature(inspect.unwrap(plain))
         if name == "Model":
@@ -337,7 +341,7 @@ FILES = {
     "docs/recipes.md": recipes,
     "docs/api.md": api,
     "src/regard/models/papers/table.json": papers,
-    "src/regard/findings/table.json": findings,
+    "src/regard/experiments/findings/table.json": findings,
 }
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.tape import Tape
+from regard.data.toy_language.corpus import corpus
 from regard.models.folders.loaded_model import LoadedModel
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.tour.toy_language.corpus import corpus
 
 SMALL = {
     "vocab_size": 40,

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,13 +14,14 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the Hugging Face hub
 
 # isort: split
-from regard.ground.machine import has  # first: torch reads what is hidden when it is loaded
+from regard.core.machine import has  # first: torch reads what is hidden when it is loaded
 
 # isort: split
 import torch
 from hypothesis import settings
 
-from regard.ground.device import seed_generators
+from regard.core.device import seed_generators
+from regard.core.interrupt import SIGNALS, signals_in_use
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas tests compare with
 
@@ -27,6 +29,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas
 settings.register_profile("desk", deadline=None, max_examples=25, derandomize=False)
 settings.register_profile("ci", settings.get_profile("desk"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "desk")
+
+# A shell has its background ignore Ctrl-C, and nohup SIGHUP: the tests go on ignoring it, but with
+# a handler, which the processes they start do not inherit.
+for ignored in {*SIGNALS}.difference(signals_in_use()):
+    signal.signal(ignored, lambda *_: None)
 
 torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 gc.set_threshold(10_000, 20, 20)  # collections take a twentieth of the time otherwise
@@ -47,16 +54,16 @@ def _files_may_wait() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--third",
-        type=int,
-        choices=range(3),
-        help="of the slow tests, run only this third: a hash of its name says in which a test is",
+        "--slow-part",
+        default="0/1",
+        metavar="K/N",
+        help="of the slow tests, run only part K of N: a hash of its name says in which a test is",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Thin out, leave out slow tests of other thirds, skip what needs what this machine has not."""
+    """Thin out, leave out slow tests of other parts, skip what needs what this machine has not."""
     thinned = [
         item
         for item in items
@@ -69,13 +76,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if seen[name] % 6 != crc32(name.encode()) % min(6, cases_of[name]):
             item.add_marker(pytest.mark.slow)
         seen[name] += 1
-    third = config.getoption("--third")
+    part, parts = map(int, config.getoption("--slow-part").split("/"))
     left_out = {
         item
         for item in items
-        if third is not None
-        and item.get_closest_marker("slow")
-        and crc32(item.nodeid.encode()) % 3 != third
+        if item.get_closest_marker("slow") and crc32(item.nodeid.encode()) % parts != part
     }
     if left_out:
         config.hook.pytest_deselected(items=[*left_out])

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from regard.cli import main as run_cli
-from regard.cli.io import line_io, output
+from regard.experiments.bulk import component_runs, result_file
 from regard.tasks import components
 
 BLOCK = 64
@@ -34,6 +34,6 @@ def finished_blocks(path):
 
 
 def main():
-    line_io.BLOCK, output.EVERY = BLOCK, 0.0
+    component_runs.BLOCK, result_file.EVERY = BLOCK, 0.0
     components.ComponentSpec = CountedSpec
     run_cli()

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.parts.dropout import Dropout, RowDropout
+from regard.layers.dropout import Dropout, RowDropout
 
 VIEWS = "T|Transpose|View|Expand|Permute|Unsqueeze|Squeeze|Clone|ToCopy|Slice|Split|Reshape|Unbind"
 IS_VIEW = re.compile(f"(Unsafe)?({VIEWS})\\w*Backward\\d*")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import regard
-from regard.ground.batch import TokenRow, pack_rows
+from regard.core.batch import TokenRow, pack_rows
 from regard.models.folders import folder as folders
 from regard.models.paper import Paper
 from regard.weights.files import read_folder

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard.tour.toy_language.corpus import corpus
+from regard.data.toy_language.corpus import corpus
 
 SMALL = {
     "d_model": 16,

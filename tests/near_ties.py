@@ -12,11 +12,11 @@ from copy import deepcopy
 import pytest
 import torch
 
-from regard import decoding
-from regard.decoding import EAGER, Prompts
-from regard.decoding.state import DecodingState, Engine
-from regard.ground.batch import pack
-from regard.search.hypothesis import Hypothesis
+from regard import generation
+from regard.core.batch import pack
+from regard.generation import EAGER, Prompts
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.state import DecodingState, Engine
 
 NEAR = 1e-5  # of a log-probability
 ROUNDING = 1e-4  # of sums of them
@@ -107,7 +107,7 @@ def forced_logprobs(model, source, prompt: Sequence[int], tokens: Sequence[int])
     device = next(model.parameters()).device
     packed = None if source is None else pack([source]).to(device)
     prompts = Prompts.of([prompt], device)
-    state = decoding.open(model, packed, prompts=prompts, capacity=64, engine=EAGER)
+    state = generation.open_state(model, packed, prompts=prompts, capacity=64, engine=EAGER)
     logprobs = []
     for last, token in zip((prompt[-1], *tokens), tokens, strict=False):
         logprobs.append(state.step(torch.tensor([last], device=device))[0, token].item())

@@ -3,11 +3,11 @@
 import torch
 
 from regard.api import Model
+from regard.experiments.studies.agreement_data import agreement_sentences
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
-from regard.studies.agreement_data import agreement_sentences
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 TESTS = agreement_sentences(2)

@@ -31,6 +31,7 @@ LONGEST = 48
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 LABELS = {
     "one": SingleLabelSet(("bad", "fair", "good")),
+    "pair": SingleLabelSet(("no", "yes")),
     "several": MultiLabelSet(("sad", "wet", "old")),
     "number": RegressionSet(("likeness",)),
     "tags": SingleLabelSet(TAGS),
@@ -38,7 +39,10 @@ LABELS = {
     "numbers": RegressionSet(("height",)),
 }
 HEADS = {
-    **{kind: LabelHead(len(LABELS[kind]), dropout=0.1) for kind in ("one", "several", "number")},
+    **{
+        kind: LabelHead(len(LABELS[kind]), dropout=0.1)
+        for kind in ("one", "pair", "several", "number")
+    },
     **{
         kind: TokenLabelHead(len(LABELS[kind]), dropout=0.1)
         for kind in ("tags", "parts", "numbers")

@@ -5,8 +5,8 @@ from functools import cache
 import torch
 
 from regard.api import Model
-from regard.ground.batch import TokenRow
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.batch import TokenRow
+from regard.inference.model_runner import ModelRunner
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
@@ -19,7 +19,7 @@ from regard.models.papers.xlnet import BASE as XLNET
 from regard.models.papers.xlnet import PAPER as XLNET_PAPER
 from regard.models.papers.xlnet.two_stream import PermutationLMHead
 from regard.models.pools import AttentionPool, FirstToken, MeanPool
-from regard.text.segmentation import LabelledRow, TokenLabels
+from regard.text.segmentation import LabelledRow, LabelledRows, TokenLabels
 from small_images import corners, small_vit
 
 SIZE = {"width": 16, "depth": 2, "heads": 2, "inner": 24, "vocab": 23}
@@ -53,7 +53,7 @@ IDS, OTHER_IDS = [3, 7, 1, 12, 5], [3, 9, 1, 12, 5]
 
 
 @cache
-def small_family(name: str) -> InspectedModel:
+def small_family(name: str) -> ModelRunner:
     """Model of a family; all parameters are random, gains and biases too."""
     paper, facts = FACTS[name]
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def small_family(name: str) -> InspectedModel:
     return model.inspected
 
 
-def small_rows(model: InspectedModel, ids: list[int] = IDS) -> LabelledRows:
+def small_rows(model: ModelRunner, ids: list[int] = IDS) -> LabelledRows:
     """Rows of the ids on each side, or an image that the ids choose."""
     if model.reads_images:
         (image, *_), _ = corners(1, sum(ids))

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import torch
+
+from regard.training.checkpoint import Checkpoints
 from verb import run
 from warm import WarmProcess, start_ranks
 
@@ -27,6 +30,19 @@ def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float
 def losses_of(out: Path) -> list[float]:
     lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
     return [line["loss"] for line in lines]
+
+
+def tensors_at(out: Path, step: int) -> dict[str, torch.Tensor]:
+    """All tensors of a checkpoint."""
+    groups = Checkpoints(out / "checkpoints").load(step)[1]
+    return {
+        f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()
+    }
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    """Whether two sets of tensors have the same names and bits."""
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 OPENED = """

@@ -5,7 +5,7 @@ from functools import cache
 import torch
 
 from regard.api import Model
-from regard.inside.inspected_model import InspectedModel
+from regard.inference.model_runner import ModelRunner
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
@@ -13,7 +13,7 @@ from regard.models.papers import zaremba
 
 
 @cache
-def small_lstm() -> InspectedModel:
+def small_lstm() -> ModelRunner:
     """An LSTM of two layers."""
     facts = next(iter(zaremba.PAPER.sizes.values()))
     facts = change(

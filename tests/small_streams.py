@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.core.batch import Batch, pack, pack_ids
 from regard.data.batches.sampler import Streams, StreamSampler
-from regard.ground.batch import Batch, pack, pack_ids
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import Job
@@ -68,6 +68,7 @@ class NextToken:
     """Cross-entropy of the next token in every stream."""
 
     teachers = ()
+    parts = ("next token",)
 
     def to(self, device: torch.device) -> None:
         """It has no tensors."""

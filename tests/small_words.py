@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from small_tuning import write_tuning
 
 LSTM = {"width": 8, "embedding": 16, "dropout": 0.0}

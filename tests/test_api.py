@@ -4,9 +4,13 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard import Model
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.inference.inputs import VERBS
 from regard.inside.align import AlignmentMethod
 from small_bert import model as small_encoder
+from small_mistakes import TRANSLATORS, small_translator
 from small_positions import placed
 
 
@@ -26,6 +30,17 @@ def test_what_it_is(model):
     assert "Transformer" in repr(model)
 
 
+@torch.inference_mode()
+def run_by_hand(encoder, ids):
+    """States of a row alone before each block, after the last one and after the last norm."""
+    layout, states = Layout.rectangle(1, len(ids)), []
+    x_TD = encoder.embed(torch.tensor(ids), layout)
+    for block in encoder.blocks:
+        states.append(x_TD)
+        x_TD = block(x_TD, layout)
+    return [*states, x_TD, encoder.norm(x_TD)]
+
+
 def test_states_of_every_layer(model):
     texts = ["dog cow owl", "pig"]
     ids = [[*model.tokenizer.source.encode(text), model.tokenizer.source.eos] for text in texts]
@@ -33,8 +48,9 @@ def test_states_of_every_layer(model):
         by_text, by_ids = model.encode(texts, layer), model.encode(ids, layer)
         assert [len(one) for one in by_text] == [len(one) for one in ids]
         assert all(torch.equal(a, b) for a, b in zip(by_text, by_ids, strict=True))
-    last = model.module.source.norm(model.encode(texts, 2)[0])
-    torch.testing.assert_close(last, model.encode(texts)[0])
+    *by_layer, last = run_by_hand(model.module.source, ids[0])
+    for layer, states_TD in zip((0, 1, 2, -1), (*by_layer, last), strict=True):
+        torch.testing.assert_close(model.encode(texts, layer)[0], states_TD)
     with pytest.raises(BadInput, match="layer must be from 0"):
         model.encode(texts, 3)
 
@@ -192,3 +208,13 @@ def test_the_folder_of_a_run_names_the_folder_of_its_model(small_run):
     run = small_run / "run"
     with pytest.raises(BadInput, match=f"it has no config.json; its model is in {run / 'model'}$"):
         regard.load(run, "cpu")
+
+
+def test_a_wrong_method_names_the_right_one():
+    model = Model(small_translator(next(iter(TRANSLATORS))))
+    message = r"use regard translate \(in Python, translate\(\)\)"
+    for wrong in (model.predict, model.fill):
+        with pytest.raises(BadInput, match=message):
+            wrong(["the owl"])
+    for verb in {*VERBS.values(), "embed", "translate"}:
+        assert callable(getattr(Model, verb))

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from regard.api import Model, load
-from regard.ground.batch import TokenRow
-from regard.ground.edits import without_head
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
+from regard.models.edits import without_head
 from small_bert import LONGEST, SENTENCES, model, small_bert, vocabulary
 
 LONG = " ".join(SENTENCES)

@@ -6,7 +6,7 @@ import torch
 
 import regard
 from regard import BadInput, Beam, Sample
-from regard.search.diverse import Diverse
+from regard.generation.diverse import Diverse
 from small_bert import model as small_encoder
 
 FAMILIES = ("translator", "pooled", "encoder", "tuned", "tagger", "answerer", "chooser", "words")

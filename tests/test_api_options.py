@@ -8,8 +8,8 @@ import torch
 
 import regard
 from regard import BadInput, Beam, Model
-from regard.ground.batch import BatchLimits
-from regard.inference import batch_runner, embed
+from regard.core.batch import BatchLimits
+from regard.inference import component, embed, model_runner
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 
@@ -56,7 +56,7 @@ def test_a_batch_size_reaches_the_model(monkeypatch):
         sizes.append(rows)
         return BatchLimits(tokens, rows, longest)
 
-    for module in (batch_runner, embed):
+    for module in (component, embed, model_runner):
         monkeypatch.setattr(module, "BatchLimits", counted)
     model, filler = small_encoder("one"), small_encoder("words")
     of_its_own = Model(model._loaded, batch_size=6)

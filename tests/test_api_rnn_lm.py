@@ -1,13 +1,15 @@
 """Recurrent language models as people use them: states, logits, generation, folders, verbs."""
 
 import json
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 import regard
-from regard import decoding
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
@@ -51,6 +53,15 @@ def test_states_and_logits_of_texts(model):
     assert len(model.encode(TEXTS, layer=1)[0]) == 7
 
 
+def test_broken_states_are_reported_with_the_weight(model):
+    broken = deepcopy(model.module)
+    broken.trunk.layers[0].kernel.weight_hh_l0.data[0, 0] = float("nan")
+    model = regard.Model(replace(model._loaded, module=broken))
+    for carry in (False, True):
+        with pytest.raises(BadInput, match=r"the weight \S+weight_hh_l0 is NaN .*\(1 of "):
+            model.encode(TEXTS, carry=carry)
+
+
 def test_there_is_no_attention_to_score(model):
     with pytest.raises(regard.BadInput, match="this model has no attention to show"):
         model.induction("a b a b")
@@ -85,7 +96,9 @@ def test_generation_carries_the_state(model):
 
 def test_the_state_stays_in_fp32_unless_told_otherwise(model, monkeypatch):
     seen = []
-    monkeypatch.setattr(decoding, "choose_engine", lambda *given: seen.append(given[1]) or given)
+    monkeypatch.setattr(
+        "regard.generation.choose_engine", lambda *given: seen.append(given[1]) or given
+    )
     for precision in ("auto", "bf16"):
         model.runner.choice(precision)
     assert seen == ["fp32", "bf16"]

@@ -7,8 +7,8 @@ from torch.testing import assert_close
 import regard
 from closeness import LARGE
 from regard import BadInput, Tape, without_head
-from regard.ground.batch import BatchLimits
-from regard.inference import batch_runner, translator
+from regard.core.batch import BatchLimits
+from regard.inference import component, model_runner, row_batches, translator
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
@@ -45,9 +45,10 @@ def inputs(family: str, count: int) -> list:
 
 
 def few_at_once(monkeypatch) -> None:
-    monkeypatch.setattr(batch_runner, "TOKENS", 40)
+    for module in (component, model_runner):
+        monkeypatch.setattr(module, "TOKENS", 40)
     monkeypatch.setattr(translator.Translator, "batch_tokens", 40)
-    for module in (batch_runner, translator):
+    for module in (row_batches, translator):
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 
@@ -179,7 +180,7 @@ def test_the_number_of_inputs_at_once_changes_nothing(models, family, monkeypatc
 def test_memory_is_bounded(models, family, monkeypatch):
     """No batch is larger than the budget, whatever is asked for."""
     sizes = []
-    monkeypatch.setattr(batch_runner, "TOKENS", 64)
+    monkeypatch.setattr(model_runner, "TOKENS", 64)
     monkeypatch.setattr(translator.Translator, "batch_tokens", 64)
     side = models[family].module.encoder
     hook = side.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))

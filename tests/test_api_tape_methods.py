@@ -12,8 +12,8 @@ from torch.testing import assert_close
 import regard
 from closeness import LARGE
 from regard import BadInput, Beam, Greedy, Model, Tape, without_head
-from regard.ground.batch import BatchLimits
-from regard.inference import batch_runner, component, translator
+from regard.core.batch import BatchLimits
+from regard.inference import component, model_runner, row_batches, translator
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
@@ -104,9 +104,10 @@ def models(small_run, owl_run):
 
 @pytest.fixture
 def few_at_once(monkeypatch):
-    monkeypatch.setattr(batch_runner, "TOKENS", 40)
+    for module in (component, model_runner):
+        monkeypatch.setattr(module, "TOKENS", 40)
     monkeypatch.setattr(translator.Translator, "batch_tokens", 40)
-    for module in (batch_runner, translator, component):
+    for module in (row_batches, translator, component):
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 

@@ -37,7 +37,7 @@ def test_every_name_is_exported_once_and_documented():
     tree = ast.parse(Path(regard.__file__).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     typed = [one.name for node in ast.walk(checked) for one in getattr(node, "names", [])]
-    assert sorted(typed) == sorted(regard.__all__) == sorted(regard._MODULES)
+    assert sorted(typed) == sorted(regard.__all__) == sorted(regard._NAMES)
     assert len(set(regard.__all__)) == len(regard.__all__)
     for name in regard.__all__:
         value = getattr(regard, name)

@@ -23,11 +23,12 @@ from safety.listings import LISTINGS
 
 # Names that the redraw changes: pattern in a frozen listing -> what it is now.
 RENAMED: dict[str, str] = {
+    r"BadInput\(message\)": "BadInput(what, key, file=None, line=None, remedy='')",
     r"(Recipe\(.*, train), expect=": r"\1, distributed, expect=",
     r"Model\.agreement\(self, sentences=None\)": "score_agreement(model, sentences=None)",
     r"(AgreementTable\.svg\(self, chart='distance'), colours\)": r"\1)",
-    r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, kinds, authors='')",
-    r"^Paper\.pool$": "Paper.kinds",  # each head has its pool
+    r"(Paper\(.*, heads), pool=None(, .*, report='')\)": r"\1\2, authors='')",
+    r"^Paper\.pool$": "Paper.heads",  # each head has its pool
     r"\b(train\.)?judge = ": r"\1metric = ",
     r"Recipe\.table\(self, kind\)": "Recipe.tables",
     r"\bwidest\b": "max_active",  # of Exact
@@ -37,26 +38,43 @@ RENAMED: dict[str, str] = {
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"((?:Attention|Rollout)Map\(.*=None)\)": r"\1, special_queries, special_keys)",
-    r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False)",
+    r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False, head_std=None)",
+    r"(TrunkWithHeads\(.*, layer=None)\)": r"\1, init_cutoff=None)",
     r"(MetricScore\(.*, interval=None)\)": r"\1, statistics=None)",
-    r"^(train\(recipe, .*budget=inf)\)$": r"\1, loggers, watch=None)",
+    r"^(train\(recipe, .*)(, device.* resume=False)(, .*budget=inf)\)$": (
+        r"\1, seeds=None, facts=None\2, overwrite=False\3, loggers, watch=None, on_event=None)"
+    ),
+    r"(ReportEvent\(.*, counted='tok')\)": r"\1, absent)",
+    r"(\S+ optimiser\.warmup = )4000": r"\1'auto'",
     r"train\.steps = 'required'": "train.steps = 0",  # or train.epochs
     r"^((?!translate )\S+ train\.smoothing = )0\.1$": r"\g<1>0.0",  # off, but for translation
     r"(Model\.(?:embed|fill|generate|predict|score|translate)\(.*?)(?=, batch_size=)": r"\1, tape",
     r"(Model\.encode\(.*, carry=False)": r"\1, tape",
+    r"(Model\.embed\(.*, normalise=None)": r"\1, prompt_name=None",
     r"(Event\.lines\(self, steps)\)": r"\1=0)",
     r"(Layout\(.*, orders_T=None)\)": r"\1, full=False)",
     r"((?:Greedy|Sample)\(.*, repetition_penalty=1.0)\)": r"\1, logit_bias)",
     r"((?:AttentionView|ImageAttention)\(.*, head=None)": r"\1, answer=None",
+    r"^(Generation|Translation)\.remarks$": r"\1(text, score, hypothesis, ended)",
+    r"^(Translation\(.*hypothesis)\)": r"\1, ended)",
+    r"(Model\.translate\(.*prefixes=None)": r"\1, max_new_tokens=None",
+    r'^(translate --json: .*"finished": true)(, "prec)': r'\1, "ended": "eos"\2',
+    r'^(translate --json: .*"finished": false)(, "prec)': r'\1, "ended": "length"\2',
     r"(ImageAttention\.of_image\(cls, title), image, records": r"\1, record",
 }
 # Lines of listings that are new on purpose, by patterns of the whole line.
 NEW: tuple[str, ...] = (
+    r"BadInput\.(names|text\(.*)",
+    r"(Dev|End|Report|Save|Score|Start|Watch)Event\.error",
+    r"(Evaluation|Ladder|ModelComparison|SeedScores|Tuning)\b.*",
+    r"fill (more|--skip-bad|--workers|--ray) = .*",
+    r"(compare|evaluate|ladder|tune)\(.*",
     r"(?:AttentionMap|RolloutMap)\.(?:save\(self, path\)|svg\(self\))",
     r"[a-z-]+ distributed\b.*",  # keys of recipes
     r"\w+\.(?:view_record\(self.*|static_drawing\(self\))",
     r"(?:Greedy|Sample)\.choice",
     r"train --(?:ranks|gpu) = None",
+    r"embed --prompt-name = None",
     r"(?:Greedy|Sample)\.logit_bias",
     r"coreference .*",  # keys of its recipes
     r"Resolved(?:Mention|Text)(?:\(|\.).*",
@@ -78,12 +96,13 @@ NEW: tuple[str, ...] = (
     r"(?:Model\.tree\(.*|(?:Beam|Token)Tree(\(|\.).*)",
     r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
-    r"papers --(?:path|train|load) = False",
+    r"papers --(?:path|train|load|beam|run) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite|probe)\b.*",
     r"(?:serve|studio) .*",
     r"\S+ train\.keep_every = 0",
     r"\S+ data\.mix = PydanticUndefined",
+    r"\S+ data\.\S+\.tmx = None",
     r"prepare --deduplicate = False",
     r"train --(?:branch|at) = None",
     r"evaluate --dev = False",
@@ -91,7 +110,7 @@ NEW: tuple[str, ...] = (
     r"Paper\.authors",
     r"papers(?: --json)?: .*\b(?:ERNIE|Grover|m?T5|Llama|Mistral|Qwen2|ModernBERT)\b.*",
     r"recipes(?: --json)?: .*\b(?:ernie-tour|grover-articles|llama-gutenberg)\b.*",
-    r"EncoderDecoder\.scaled_output",
+    r"EncoderDecoder\.(?:scaled_output|head_std)|TrunkWithHeads\.init_cutoff",
     r"pretrain objective\.masked-lm\.(?:lexicon|tagged)\b.*",
     r"pretrain objective\.fields\b.*",
     r"generate --(?:fields|write) = None",
@@ -103,11 +122,16 @@ NEW: tuple[str, ...] = (
     r"(?:MultiLabel|Label|Number)Prediction\.columns",
     r"\S+ train\.epochs = 0\.0",
     r"train --log = None",
+    r"train --overwrite = False",
+    r"ReportEvent\.absent",
+    r"TrainingResult(\(|\.).*",
+    r"train_events\(.*",
     r"(?:curves|new|tune) .*",
     r"BadInput\.code",
     r"Recipe\.with_steps\(.*",
     r"recipes(?: --json)?: .*\bstsb-sentences\b.*",
     r"translate --document = False",
+    r"translate --max-new-tokens = None",
     r"recipes(?: --json)?: .*\bmarian-tour\b.*",
     r"convert --(?:list-formats|int8) = False",
     r"convert --attention = None",
@@ -145,11 +169,13 @@ NEW: tuple[str, ...] = (
 )
 # Keys that a file of a saved folder may have since then: "config.json": {"task"}.
 NEW_KEYS: dict[str, set[str]] = {}
+# Keys that an answer may have since then.
+NEW_IN_ANSWERS = re.compile(r"\.translate\[\d+\]\[\d+\]\.ended is new")
 # Facts that models have since then; a folder that was saved before has their defaults.
 NEW_FACTS = re.compile(
     r"config\.json\.facts\..*\b(?:kv_heads|gated|(?:qkv|output|mlp)_bias|scaled_scores|norm_kind"
     r"|first_norm|final_dropout|windows|vector_std|scaled_output|dense_bias|bias|dense"
-    r"|(?:cross_)?heads_by_layer|state_dropout)"
+    r"|(?:cross_)?heads_by_layer|state_dropout|init|init_cutoff|head_std)"
     r" is new"
 )
 
@@ -177,7 +203,8 @@ def test_a_folder_is_read_and_written_as_before(name, tmp_path):
     assert refused == stored["refused"]
     answers = {verb: value for verb, value in answers.items() if value is not None}
     tolerance = LARGE["rtol"], LARGE["atol"]
-    none_of([*frozen.differences("", stored["answers"], answers, *tolerance)], name)
+    lines = frozen.differences("", stored["answers"], answers, *tolerance)
+    none_of([line for line in lines if not NEW_IN_ANSWERS.fullmatch(line)], name)
     model.save(tmp_path / "again", stored["format"])
     none_of([*differing_files(folder, tmp_path / "again", stored)], f"{name}, saved again")
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.views.pages import MODULES
-from regard.inside.views.view_record import ViewRecord
+from regard.views.pages import MODULES
+from regard.views.view_record import ViewRecord
 
 pytest.importorskip("anywidget")
 WORDS = ("a", "b", "c")

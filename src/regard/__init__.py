@@ -3,21 +3,44 @@
 Exported names and packages are imported when they are first used, so ``import regard`` is fast.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import regard.ground.forks
-import regard.ground.machine  # noqa: F401 first: it sets variables that torch reads
+import regard.core.forks
+import regard.core.machine  # noqa: F401 first: it sets variables that torch reads
+from regard.core.catalogue import Catalogue, entries, submodule
 
 if TYPE_CHECKING:
     from regard.api import Model, load
-    from regard.cli.io.bulk import BulkReport, bulk
-    from regard.ground.batch import TokenRow, pack
-    from regard.ground.edits import forced_row, without_head
-    from regard.ground.errors import BadInput
-    from regard.ground.layout import Layout
-    from regard.ground.tape import Tape
+    from regard.core.batch import TokenRow, pack
+    from regard.core.errors import BadInput
+    from regard.core.layout import Layout
+    from regard.core.tape import Tape
+    from regard.experiments.bulk.bulk_run import BulkReport, bulk
+    from regard.experiments.comparison import ModelComparison, compare
+    from regard.experiments.ladder import Ladder, ladder
+    from regard.experiments.scores import Evaluation, evaluate
+    from regard.experiments.studies.agreement import (
+        AgreementScores,
+        AgreementTable,
+        VerbChoice,
+        score_agreement,
+    )
+    from regard.experiments.studies.agreement_data import (
+        AgreementPrefix,
+        AgreementSentence,
+        AgreementText,
+        agreement_sentences,
+        make_agreement_text,
+    )
+    from regard.experiments.training import SeedScores, TrainingResult, train
+    from regard.experiments.tuning import Tuning, tune
+    from regard.generation.beam import Beam
+    from regard.generation.diverse import Diverse
+    from regard.generation.exact import Exact
+    from regard.generation.greedy import Greedy
+    from regard.generation.hypothesis import Hypothesis
+    from regard.generation.mbr import MinimumRisk
+    from regard.generation.sample import Sample
     from regard.inference.classifier import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.inference.fill_mask import FilledText, TokenFill
     from regard.inference.generator import Generation
@@ -34,7 +57,6 @@ if TYPE_CHECKING:
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.attribution.attributions import Attributions
     from regard.inside.attribution.what_if import WhatIf
-    from regard.inside.edits import EditList, read_edits
     from regard.inside.heads.head_report import HeadFigures, HeadReport
     from regard.inside.heads.relations import RelationScore
     from regard.inside.heads.watch_heads import watch_heads
@@ -43,37 +65,16 @@ if TYPE_CHECKING:
     from regard.inside.stream.contributions import Contributions
     from regard.inside.trees.beam_tree import BeamTree
     from regard.inside.trees.token_tree import TokenTree
-    from regard.inside.views.line_chart import Chart, ChartLine, Report
-    from regard.inside.views.role_arcs import draw_frames
+    from regard.layers.attend import attend
     from regard.metrics.bleu import bleu
     from regard.metrics.intervals import mean_interval, spread
     from regard.metrics.translation import MetricScore
+    from regard.models.edits import EditList, forced_row, read_edits, without_head
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.models.facts import change, difference
     from regard.models.paper import Paper
     from regard.models.papers import LINEAGE
     from regard.models.trunk_with_heads import TrunkWithHeads
-    from regard.parts.attend import attend
-    from regard.search.beam import Beam
-    from regard.search.diverse import Diverse
-    from regard.search.exact import Exact
-    from regard.search.greedy import Greedy
-    from regard.search.hypothesis import Hypothesis
-    from regard.search.mbr import MinimumRisk
-    from regard.search.sample import Sample
-    from regard.studies.agreement import (
-        AgreementScores,
-        AgreementTable,
-        VerbChoice,
-        score_agreement,
-    )
-    from regard.studies.agreement_data import (
-        AgreementPrefix,
-        AgreementSentence,
-        AgreementText,
-        agreement_sentences,
-        make_agreement_text,
-    )
     from regard.tasks.multiple_choice import ChoicePrediction
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.training.loop import seed_everything
@@ -87,7 +88,9 @@ if TYPE_CHECKING:
         WatchEvent,
     )
     from regard.training.recipe import Recipe
-    from regard.training.train import train
+    from regard.training.train import train_events
+    from regard.views.line_chart import Chart, ChartLine, Report
+    from regard.views.role_arcs import draw_frames
 
 __version__ = "0.1.0"
 
@@ -97,27 +100,32 @@ __all__ = [
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "BeamTree", "BulkReport", "Chart",
     "ChartLine", "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList",
-    "EncoderDecoder", "EndEvent", "Entity", "Exact", "FilledText", "Generation", "Greedy",
-    "HeadFigures", "HeadReport", "Hypothesis", "ImageAttention", "InductionScores",
-    "LabelPrediction", "Layout", "MetricScore", "MinimumRisk", "Model", "MultiLabelPrediction",
-    "Neighbour", "NumberPrediction", "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore",
-    "Report", "ReportEvent", "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap",
-    "Sample", "SaveEvent", "ScoreEvent", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord",
-    "Tape", "TextTokens", "TokenFill", "TokenRow", "TokenTree", "Translation", "TrunkWithHeads",
-    "VerbChoice", "WatchEvent", "WhatIf", "WordWeights", "agreement_sentences", "attend", "bleu",
-    "bulk", "change", "difference", "draw_frames", "forced_row", "load", "make_agreement_text",
+    "EncoderDecoder", "EndEvent", "Entity", "Evaluation", "Exact", "FilledText", "Generation",
+    "Greedy", "HeadFigures", "HeadReport", "Hypothesis", "ImageAttention", "InductionScores",
+    "LabelPrediction", "Ladder", "Layout", "MetricScore", "MinimumRisk", "Model",
+    "ModelComparison", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper",
+    "PredictedFrame", "Recipe", "Record", "RelationScore", "Report", "ReportEvent",
+    "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap", "Sample", "SaveEvent",
+    "ScoreEvent", "SeedScores", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord", "Tape",
+    "TextTokens", "TokenFill", "TokenRow", "TokenTree", "TrainingResult", "Translation",
+    "TrunkWithHeads", "Tuning", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
+    "agreement_sentences", "attend", "bleu", "bulk", "change", "compare", "difference",
+    "draw_frames", "evaluate", "forced_row", "ladder", "load", "make_agreement_text",
     "mean_interval", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
-    "spread", "train", "watch_heads", "without_head",
+    "spread", "train", "train_events", "tune", "watch_heads", "without_head",
 ]
 
-_NAMES = {
+_NAMES = Catalogue[Any](entries({
     "regard.api": ("Model", "load"),
-    "regard.cli.io.bulk": ("BulkReport", "bulk"),
-    "regard.ground.batch": ("TokenRow", "pack"),
-    "regard.ground.errors": ("BadInput",),
-    "regard.ground.layout": ("Layout",),
-    "regard.ground.edits": ("forced_row", "without_head"),
-    "regard.ground.tape": ("Tape",),
+    "regard.experiments.bulk.bulk_run": ("BulkReport", "bulk"),
+    "regard.experiments.comparison": ("ModelComparison", "compare"),
+    "regard.experiments.ladder": ("Ladder", "ladder"),
+    "regard.experiments.scores": ("Evaluation", "evaluate"),
+    "regard.experiments.tuning": ("Tuning", "tune"),
+    "regard.core.batch": ("TokenRow", "pack"),
+    "regard.core.errors": ("BadInput",),
+    "regard.core.layout": ("Layout",),
+    "regard.core.tape": ("Tape",),
     "regard.inside.align": ("AlignmentMethod",),
     "regard.inside.attention.attention_map": ("AttentionMap", "RolloutMap"),
     "regard.inside.attention.attention_view": ("AttentionView",),
@@ -129,34 +137,34 @@ _NAMES = {
     "regard.inside.heads.head_report": ("HeadFigures", "HeadReport"),
     "regard.inside.heads.relations": ("RelationScore",),
     "regard.inside.heads.watch_heads": ("watch_heads",),
-    "regard.inside.edits": ("EditList", "read_edits"),
     "regard.inside.neighbours": ("Neighbour", "neighbours"),
     "regard.inside.record": ("Record",),
     "regard.inside.stream.contributions": ("Contributions",),
     "regard.inside.trees.beam_tree": ("BeamTree",),
     "regard.inside.trees.token_tree": ("TokenTree",),
-    "regard.inside.views.line_chart": ("Chart", "ChartLine", "Report"),
+    "regard.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("mean_interval", "spread"),
-    "regard.inside.views.role_arcs": ("draw_frames",),
+    "regard.views.role_arcs": ("draw_frames",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),
+    "regard.models.edits": ("EditList", "forced_row", "read_edits", "without_head"),
     "regard.models.encoder_decoder": ("EncoderDecoder",),
     "regard.models.facts": ("change", "difference"),
     "regard.models.trunk_with_heads": ("TrunkWithHeads",),
     "regard.models.paper": ("Paper",),
     "regard.models.papers": ("LINEAGE",),
-    "regard.parts.attend": ("attend",),
-    "regard.search.beam": ("Beam",),
-    "regard.search.diverse": ("Diverse",),
-    "regard.search.exact": ("Exact",),
-    "regard.search.greedy": ("Greedy",),
-    "regard.search.hypothesis": ("Hypothesis",),
-    "regard.search.mbr": ("MinimumRisk",),
-    "regard.search.sample": ("Sample",),
-    "regard.studies.agreement": (
+    "regard.layers.attend": ("attend",),
+    "regard.generation.beam": ("Beam",),
+    "regard.generation.diverse": ("Diverse",),
+    "regard.generation.exact": ("Exact",),
+    "regard.generation.greedy": ("Greedy",),
+    "regard.generation.hypothesis": ("Hypothesis",),
+    "regard.generation.mbr": ("MinimumRisk",),
+    "regard.generation.sample": ("Sample",),
+    "regard.experiments.studies.agreement": (
         "AgreementScores", "AgreementTable", "VerbChoice", "score_agreement",
     ),
-    "regard.studies.agreement_data": (
+    "regard.experiments.studies.agreement_data": (
         "AgreementPrefix", "AgreementSentence", "AgreementText", "agreement_sentences",
         "make_agreement_text",
     ),
@@ -176,21 +184,18 @@ _NAMES = {
         "WatchEvent",
     ),
     "regard.training.recipe": ("Recipe",),
-    "regard.training.train": ("train",),
-}
-"""The exported names of each module."""
+    "regard.experiments.training": ("SeedScores", "TrainingResult", "train"),
+    "regard.training.train": ("train_events",),
+}))
+"""The exported names, under their modules."""
 # fmt: on
-
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+    if name in _NAMES:
+        globals()[name] = value = _NAMES[name]
         return value
-    if find_spec(f"{__name__}.{name}") is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    return submodule(__name__, name)
 
 
 def __dir__() -> list[str]:

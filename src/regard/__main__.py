@@ -3,9 +3,9 @@
 import os
 import sys
 
-from regard.ground import machine
-from regard.ground.errors import BAD_INPUT, BadInput
-from regard.ground.interrupt import exit_on_interrupt
+from regard.core import machine
+from regard.core.errors import BAD_INPUT, BadInput
+from regard.core.interrupt import exit_on_interrupt
 
 # Standard streams that the caller may have closed (``<&-``, ``>&-``, ``2>&-``).
 CLOSED = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}

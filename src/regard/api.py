@@ -5,13 +5,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
-from regard.ground.checks import check_whole, listed
-from regard.ground.device import device_named
-from regard.ground.errors import BadInput, shown
-from regard.ground.files import resolved
-from regard.ground.keywords import check_keywords, check_method_keywords
+from regard.core.checks import check_whole, listed
+from regard.core.device import device_named
+from regard.core.errors import BadInput, shown
+from regard.core.files import resolved
+from regard.core.keywords import check_keywords, check_method_keywords
+from regard.generation.beam import check_beam
+from regard.generation.greedy import Greedy
+from regard.generation.step import Search
 from regard.inference.generator import Ending
-from regard.inference.inputs import check_pairs
+from regard.inference.inputs import check_pairs, title_of
+from regard.inference.model_runner import ModelRunner
 from regard.inference.resolver import Resolver
 from regard.inside.align import AlignmentMethod, align
 from regard.inside.attention.attention_view import View
@@ -19,10 +23,8 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, look_at_mentions, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
-from regard.inside.edits import EditList
 from regard.inside.heads.head_report import HeadReport
 from regard.inside.heads.report_heads import Treebank, report_heads
-from regard.inside.inspected_model import InspectedModel, LabelledRows, title_of
 from regard.inside.masked_text import read_with_masks
 from regard.inside.record import Record, record
 from regard.inside.stream.contributions import Contributions, contributions
@@ -31,12 +33,11 @@ from regard.inside.trees.recording_beam import record_tree
 from regard.inside.trees.token_tree import record_tokens
 from regard.metrics.alignment import Links
 from regard.models.coreference_head import CoreferenceHead
+from regard.models.edits import EditList
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import local_folder
-from regard.search.beam import check_beam
-from regard.search.greedy import Greedy
-from regard.search.step import Search
 from regard.tasks.components import Runner
+from regard.text.segmentation import LabelledRows
 from regard.text.words import check_text, word_spans
 
 
@@ -100,21 +101,21 @@ class Model(Runner):
         Other methods compute some of them: ``encode`` the encoder's values, ``fill`` the logits at
         masks, ``score`` the logits of the tokens that are scored.
         """
-        return self.inspected.tape_names()
+        return self.runner.tape_names()
 
     @property
-    def inspected(self) -> InspectedModel:
-        """The model as views, reports and studies of its inside see it."""
-        return InspectedModel(self.runner, self.facts, self.tokenizer)
+    def inspected(self) -> ModelRunner:
+        """The model as views, reports and studies of its inside see it: ``runner``."""
+        return self.runner
 
-    def _for_gradients(self, what: str) -> InspectedModel:
+    def _for_gradients(self, what: str) -> ModelRunner:
         """The inspected model; one without gradients, or in half precision, is refused."""
         if self.precision is not None:
             raise BadInput(f"{what} need gradients: load without precision={self.precision}")
         dtype = next(self.module.parameters()).dtype
         if dtype.itemsize < 4:
             raise BadInput(f"{what} need weights in float32, not {dtype}: use model.module.float()")
-        return self.inspected
+        return self.runner
 
     def record(
         self,
@@ -125,6 +126,9 @@ class Model(Runner):
     ) -> list[Record]:
         """Values that the model computes on each text, pair of texts or image, with labels.
 
+        Token ids are read as they are: a list for each input, or a pair of lists of a source and a
+        target without special tokens.
+
         ``values`` are kinds of values ("weights", "scores", "queries", "keys", "values",
         "head_outputs", "states", ...), ``layers`` numbers of layers, by default all. Only recorded
         layers leave the fast kernels; ``difference`` of a record is the largest difference of its
@@ -133,7 +137,7 @@ class Model(Runner):
         chosen = None if layers is None else [*layers]
         rows = self._labelled(inputs)
         kinds = [values] if isinstance(values, str) else [*values]
-        model = self.inspected
+        model = self.runner
         return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
 
     def edited(self, edits: EditList) -> "Model":
@@ -143,7 +147,7 @@ class Model(Runner):
         """
         if not isinstance(edits, EditList):
             raise BadInput(f"edits: give the result of read_edits, not {shown(edits)}")
-        edits.check(self.inspected)
+        edits.check(self.runner)
         return self._with_edits(edits.edits)
 
     def look(
@@ -169,7 +173,7 @@ class Model(Runner):
         if not facts.attention_sites and CoreferenceHead.name in facts.head_names:
             resolver = cast(Resolver, self.predictor)
             return look_at_mentions(resolver, text, target=target, **options)
-        return look(self.inspected, self.predict, text, target, **options)
+        return look(self.runner, self.predict, text, target, **options)
 
     def tree(
         self,
@@ -201,7 +205,7 @@ class Model(Runner):
         The score of a head is its attention from a token to the tokens that followed its earlier
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
-        return score_induction(self.inspected, text, repeat=repeat)
+        return score_induction(self.runner, text, repeat=repeat)
 
     def attribute(
         self,
@@ -211,6 +215,7 @@ class Model(Runner):
         token: int | None = None,
         method: str = "all",
         steps: int = 16,
+        most_steps: int = 512,
         subwords: bool = False,
         deletion: bool = True,
     ) -> Attributions:
@@ -220,11 +225,17 @@ class Model(Runner):
         predicts. ``token`` is the position that predicts it, as in ``contributions``; a tagger
         needs it. ``method`` is "gradient" (× input), "integrated" (gradients), "rollout",
         "attention-gradient", "leave-one-out" or "all" of them. Integrated gradients begin with
-        ``steps`` steps, doubled until they are complete to 1%. Without ``deletion`` there are no
-        deletion curves, which take most of the time.
+        ``steps`` steps, doubled until they are complete to 1%, or up to ``most_steps``. Without
+        ``deletion`` there are no deletion curves, which take most of the time.
         """
-        chosen = (self._for_gradients("attributions"), text, target, method)
-        return attribute(*chosen, token=token, steps=steps, subwords=subwords, deletion=deletion)
+        return attribute(
+            *(self._for_gradients("attributions"), text, target, method),
+            token=token,
+            steps=steps,
+            most_steps=most_steps,
+            subwords=subwords,
+            deletion=deletion,
+        )
 
     def what_if(
         self,
@@ -242,7 +253,7 @@ class Model(Runner):
         layer a number, or (side, number); a word its number, from 0, or the word itself.
         ``target`` and ``token`` choose the output, as in ``attribute``.
         """
-        model, chosen = self.inspected, (target, token)
+        model, chosen = self.runner, (target, token)
         return what_if(model, text, *chosen, heads=heads, layers=layers, words=words)
 
     def contributions(
@@ -299,9 +310,8 @@ class Model(Runner):
         )
 
     def _labelled(self, inputs: Iterable[Any]) -> list[LabelledRows]:
-        """Rows with labels of texts, pairs of texts or images."""
-        given = [one if isinstance(one, tuple) else (one,) for one in self.runner.listed(inputs)]
-        return [self.inspected.read(*one) for one in given]
+        """Rows with labels of texts, pairs of texts, token ids or images."""
+        return [*map(self.runner.label, self.runner.listed(inputs))]
 
     @property
     def alignment_method(self) -> AlignmentMethod:

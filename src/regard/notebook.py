@@ -7,9 +7,9 @@ notebook, and as a drawing where a saved notebook is shown without scripts.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from regard.ground.errors import BadInput, shown
-from regard.inside.views.pages import MODULES, asset, bundle
-from regard.inside.views.view_record import ViewRecord
+from regard.core.errors import BadInput, shown
+from regard.views.pages import MODULES, bundle, style
+from regard.views.view_record import ViewRecord
 
 try:
     import anywidget
@@ -101,7 +101,7 @@ def _widget_class(kind: str, module: str) -> type[ViewWidget]:
     name = "".join(part.capitalize() for part in kind.split("_")) + "Widget"
     script = _SCRIPT.format(modules=bundle([module]), module=module)
     about = f"Widget of the view ``{kind}``."
-    fields = {"_esm": script, "_css": asset("theme.css"), "__doc__": about}
+    fields = {"_esm": script, "_css": style(), "__doc__": about}
     return type(name, (ViewWidget,), {**fields, "__module__": __name__})
 
 

@@ -80,7 +80,7 @@ def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
     from corpus import bucketed_rows, masked_rows, row_length, row_padding
     from ours import packed
 
-    from regard.ground.batch import BatchLimits
+    from regard.core.batch import BatchLimits
 
     rows = masked_rows(64, 64, 2_000, ragged=True)
     ours = packed(rows, BatchLimits(8 * 64, 32, 64), np.random.default_rng(1))

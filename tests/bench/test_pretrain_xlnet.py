@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.ground.batch import BatchLimits
+from regard.core.batch import BatchLimits
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.batch import RectangleLimits
+from regard.core.batch import RectangleLimits
 
 CPU = torch.device("cpu")
 joeynmt = pytest.mark.skipif(find_spec("joeynmt") is None, reason="JoeyNMT is not installed")

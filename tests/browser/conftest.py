@@ -9,6 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from regard.api import Model
+from regard.serving.app import ServerSettings
+from regard.studio.app import studio_apis
+from regard.studio.branches import Trainings
+from serving.running_server import running
+from small_bert import model as small_bert
+from small_gpt import small_gpt2
+from small_images import small_vit
+from small_mistakes import TRANSLATORS, small_translator
+from small_roles import small_labeller
+from studio.small_run import train_small_run
+from studio.test_app import write_run
+from studio.test_predictions import SEED, small_resolver
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -82,5 +96,59 @@ def open_page(chromium, tmp_path):
     assert faults == []
 
 
-def _leaves(url):
-    return not url.startswith(("file:", "data:", "blob:", "about:"))
+def _leaves(url, own="file:"):
+    return not url.startswith((own, "data:", "blob:", "about:"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    runs = tmp_path_factory.mktemp("runs")
+    command = {"command": "regard train r.toml --out old"}
+    write_run(runs / "one", [3.0, 2.0, 1.0], environment_jsonl=command)
+    (runs / "one" / "checkpoints" / "step-00000002").mkdir(parents=True)
+    (runs / "one" / "checkpoints" / "step-00000002" / "state.json").write_text("{}")
+    origin = {"run": "one", "step": 2, "changed": ["optimiser.rate"]}
+    write_run(runs / "two", [3.0, 2.0, 1.5], branch_json=origin)
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
+    models |= {"masks": small_bert("words"), "images": small_vit()}
+    models |= {"roles": small_labeller(seed=SEED), "mentions": small_resolver()}
+    models |= {"tags": small_bert("tags"), "answers": small_bert("answer")}
+    train_small_run(runs, "trained")
+    trainings, settings = Trainings(), ServerSettings(allow_edits=True)
+    with running(models, settings, studio_apis(runs, trainings)) as server:
+        yield server
+    trainings.close()
+
+
+@pytest.fixture
+def open_studio(chromium, server):
+    """Open a page of the studio; errors of the console and requests elsewhere fail the test.
+
+    With ``refused``, answers of the server may be errors, which the console notes.
+    """
+    contexts, faults = [], []
+
+    def open_studio(query="", *, dark=False, size=(1280, 900), refused=False):
+        scheme = "dark" if dark else "light"
+        view = {"width": size[0], "height": size[1]}
+        context = chromium.new_context(color_scheme=scheme, viewport=view)
+        contexts.append(context)
+        page = context.new_page()
+
+        def note(message):
+            is_answer = refused and message.text.startswith("Failed to load resource")
+            if message.type in ("error", "warning") and not is_answer:
+                faults.append(message.text)
+
+        page.on("console", note)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda r: _leaves(r.url, server.url) and faults.append(r.url))
+        page.goto(f"{server.url}/studio{query}")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        return page
+
+    yield open_studio
+    for context in contexts:
+        context.close()
+    assert faults == []

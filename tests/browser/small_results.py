@@ -2,15 +2,19 @@
 
 import numpy as np
 
-from regard.cli.paper_records import lineage, section
+from regard.experiments.paper_records import lineage, section
+from regard.generation import Beam
+from regard.generation.hypothesis import Hypothesis
+from regard.inside.align import alignment_record
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.attribution.attributions import Attributions
 from regard.inside.attribution.faithfulness import DeletionCurves
-from regard.inside.forward_path import PathStep
+from regard.inside.forward_path import PathStep, forward_path_record
 from regard.inside.heads.head_formation import Formation
 from regard.inside.heads.head_report import HeadFigures, HeadReport
 from regard.inside.logit_target import LogitTarget
+from regard.inside.neighbours import neighbours_record
 from regard.inside.probes.probe_report import LayerScore, ModelScores, ProbeReport, ProbeScore
 from regard.inside.stream.contributions import Contributions, StreamComponent
 from regard.inside.stream.grid_view import Grid
@@ -19,14 +23,11 @@ from regard.inside.stream.patching import PatchEffects
 from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.token_tree import TokenTree
 from regard.inside.trees.tree_nodes import BeamNode, TreeHypothesis
-from regard.inside.views.papers_view import papers_record
-from regard.inside.views.records import alignment_record, forward_path_record, neighbours_record
-from regard.inside.views.run_curves import Curves
-from regard.inside.views.view_record import ViewRecord
 from regard.metrics.alignment import GoldLinks
 from regard.metrics.intervals import Interval
-from regard.search import Beam
-from regard.search.hypothesis import Hypothesis
+from regard.views.papers_view import papers_record
+from regard.views.run_curves import Curves
+from regard.views.view_record import ViewRecord
 from small_images import small_vit
 
 TEXT = ["The", "old", "man", "reads", "a", "book", "in", "the", "garden", "."]
@@ -228,7 +229,7 @@ def papers(words=TEXT) -> ViewRecord:
 
 
 def path(words=TEXT) -> ViewRecord:
-    files = ("models/papers/gpt2.py", "models/facts.py", "parts/attend.py", "parts/attend.py")
+    files = ("models/papers/gpt2.py", "models/facts.py", "layers/attend.py", "layers/attend.py")
     steps = [PathStep(file, 10 * n + 1, f"step_{n}") for n, file in enumerate(files)]
     return forward_path_record(f"GPT-2 {words[0]}", steps)
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_record import layer_record
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.views.attention_record import layer_record
-from regard.inside.views.pages import MODULES, asset, bundle, page
+from regard.views.pages import MODULES, bundle, page, style
 
 from .small_results import RESULTS, TEXT, attention, formation, record_of, token_tree
 from .widget_page import widget_page
@@ -78,7 +78,7 @@ KEYS = {
     "logit_lens": ('[data-focus="lens"]', ["ArrowDown", "ArrowRight"]),
     "patching": ('[data-focus="grid"]', ["ArrowDown", "ArrowRight"]),
     "grids": ('[data-focus="grid"]', ["ArrowDown", "ArrowRight"]),
-    "heads": ("button.head", ["ArrowRight", "ArrowDown"]),
+    "heads": ("[data-cell]", ["ArrowRight", "ArrowDown"]),
     "probes": ('[data-focus^="chart"]', ["ArrowRight", "ArrowRight"]),
     "curves": ('[data-focus^="chart"]', ["ArrowRight", "ArrowRight"]),
     "neighbours": ('[data-focus="group=0"]', ["ArrowRight"]),
@@ -311,7 +311,7 @@ def hosted(kind, record):
     """Page of a host that calls ``render`` itself."""
     name = MODULES[kind]
     data = b64encode(record.to_bytes()).decode()
-    return HOST % (asset("theme.css"), bundle([name]), data, f'"{kind}": {name}.render')
+    return HOST % (style(), bundle([name]), data, f'"{kind}": {name}.render')
 
 
 @pytest.mark.parametrize("kind", MODULES)

@@ -6,8 +6,7 @@ import json
 import pytest
 
 import regard
-from regard.inside.ablation import Ablation, AblationScore, best_metric
-from regard.inside.edits import head_edits, layer_edits
+from regard.inside.ablation import Ablation, AblationScore, best_metric, head_edits, layer_edits
 from verb import run
 
 
@@ -75,7 +74,7 @@ def test_scores_are_those_of_the_edited_model(command, model, tmp_path):
 
 @pytest.mark.slow
 def test_a_stopped_run_continues(command, tmp_path, monkeypatch):
-    from regard.cli.ablation_runs import ScoredSet
+    from regard.experiments.ablation_runs import ScoredSet
 
     expected = run(*command, "--layers", "--format", "csv").stdout
     out = tmp_path / "out.jsonl"

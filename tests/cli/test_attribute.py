@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from regard.inside.views.pages import records_in
+from regard.views.pages import records_in
 from small_bert import model
 from verb import run
 
@@ -62,7 +62,6 @@ def test_parts_are_switched_off(folder, tmp_path):
         (("--without", "hed 1"), "'hed 1' is not \"head LAYER.HEAD\""),
         (("--without", "head 1.0", "--steps", 4), "--steps: cannot be used with --without"),
         (("--target", "nice"), "no label is called 'nice'"),
-        (("--png", "a.png"), "only the attention on an image is drawn as PNG"),
         (("--svg", "a.html"), "use --html"),
     ],
 )

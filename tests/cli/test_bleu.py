@@ -5,14 +5,9 @@ import json
 import lzma
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from regard.cli.verbs.bleu import bleu
-from regard.ground.errors import BadInput
-
-app = typer.Typer()
-app.command()(bleu)
+from regard.cli import app
 
 SIGNATURE = "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:"
 
@@ -62,7 +57,7 @@ def cat(tmp_path, monkeypatch):
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> str:
-    result = CliRunner().invoke(app, list(arguments), input=stdin)
+    result = CliRunner().invoke(app, ["bleu", *arguments], input=stdin)
     if result.exception:
         raise result.exception
     assert result.stderr == ""
@@ -193,16 +188,15 @@ def test_tokeniser_and_case(cat):
 
 
 def test_help_ends_with_an_example():
-    assert bleu.__doc__.rstrip().endswith("Example: regard bleu out.de test.de --explain")
     printed = run("--help")
+    assert "Example: regard bleu out.de test.de --explain\n" in printed
     assert all(word in printed for word in ("HYP", "REF", "Example: regard bleu"))
 
 
 def refused(*arguments: str, stdin: str | bytes | None = None) -> str:
-    result = CliRunner().invoke(app, list(arguments), input=stdin)
-    assert isinstance(result.exception, BadInput)
-    assert result.stdout == ""
-    message = str(result.exception)
+    result = CliRunner().invoke(app, ["bleu", *arguments], input=stdin)
+    assert (result.exit_code, result.stdout) == (2, "")
+    message = result.stderr.removeprefix("regard: ").removesuffix("\n")
     assert "\n" not in message
     return message
 
@@ -238,15 +232,15 @@ def test_standard_input_is_read_once():
 
 
 def test_a_reference_is_required():
-    assert CliRunner().invoke(app, ["out"]).exit_code == 2
+    assert CliRunner().invoke(app, ["bleu", "out"]).exit_code == 2
 
 
 @pytest.fixture
 def systems(cat):
-    """Twenty lines, a system that has every word right, one that errs, and one that errs more."""
-    lines = [f"the cat number {number} is on the mat today" for number in range(20)]
-    for name, wrong in (("ref", 0), ("good", 1), ("fair", 6), ("poor", 19)):
-        changed = ["a dog sat there" if number < wrong else lines[number] for number in range(20)]
+    """Sixty lines, a system that has nearly all right, one that errs, and one that errs more."""
+    lines = [f"the cat number {number} is on the mat today" for number in range(60)]
+    for name, wrong in (("ref", 0), ("good", 1), ("fair", 6), ("poor", 57)):
+        changed = ["a dog sat there" if number < wrong else lines[number] for number in range(60)]
         (cat / name).write_text("".join(line + "\n" for line in changed))
     return cat
 
@@ -259,6 +253,17 @@ def test_systems_are_compared_with_the_first(systems):
     assert "|bs:1000|seed:12345|" in first
     p_values = [float(line.split("p = ")[1]) for line in (second, third)]
     assert 0.001 < p_values[0] < 0.1 and p_values[1] < 0.01
+
+
+def test_few_segments_have_no_p_value(systems):
+    for name in ("fair", "good", "ref"):
+        path = systems / name
+        path.write_text("".join(path.read_text().splitlines(True)[:49]))
+    (line,) = run("fair", "good", "--refs", "ref").splitlines()[1:]
+    assert line.endswith(", no p-value below 50 segments")
+    printed = run("fair", "good", "--refs", "ref", "--json")
+    assert json.loads(printed)["systems"][1]["scores"][0]["p_value"] is None
+    assert run("fair", "good", "--refs", "ref", "--format", "csv").splitlines()[2].endswith(",")
 
 
 def test_a_system_does_not_differ_from_itself(systems):
@@ -286,7 +291,7 @@ def test_comparisons_by_several_scores_and_references_as_json(systems):
 def test_systems_that_cannot_be_compared(systems):
     (systems / "short").write_text("one line\n")
     message = refused("fair", "short", "--refs", "ref")
-    assert message.startswith("line counts differ: 1 in short, 20 in ref;")
+    assert message.startswith("line counts differ: 1 in short, 60 in ref;")
     assert "standard input" in refused("fair", "-", "--refs", "-", stdin="a\n")
     assert "--explain" in refused("fair", "good", "--refs", "ref", "--explain")
-    assert CliRunner().invoke(app, ["fair", "--refs", "ref"]).exit_code == 2
+    assert CliRunner().invoke(app, ["bleu", "fair", "--refs", "ref"]).exit_code == 2

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.cli.paper_records import lineage
-from regard.cli.verbs.cite import OWN, bibtex, paper_entry
+from regard.experiments.citations import OWN, bibtex, paper_entry
+from regard.experiments.paper_records import lineage
 from regard.models.papers import LINEAGE
 from small_gpt import write_gpt2
 from verb import run

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import regard
+from regard.experiments.comparison import paired
+from regard.metrics.classification import classification_scores
 from small_gpt import write_gpt2
 from verb import run
 
@@ -41,9 +43,23 @@ def test_scores_are_those_of_evaluate(owls):
         }
     accuracy = next(one for one in records if one["metric"] == "accuracy")
     assert set(accuracy["p_values"]) == {"bootstrap", "randomisation", "mcnemar"}
+    assert accuracy["p_values"].pop("bootstrap") is None  # below 50 examples
     assert all(0 < p <= 1 for p in accuracy["p_values"].values())
     low, high = accuracy["interval"]
     assert low <= accuracy["difference"] <= high
+
+
+def test_python_compares_as_the_verb_does(owls):
+    folder, other, _, recipe, _, data, *_ = owls
+    result = regard.compare(folder, other, recipe=recipe, data=data, device="cpu")
+    assert f"{result}\n" == run("compare", *owls).stdout
+    records = [json.loads(line) for line in run("compare", *owls, "--json").stdout.splitlines()]
+    assert json.loads(json.dumps([*result.records()])) == records
+    told = []
+    regard.compare(
+        folder, other, recipe=recipe, data=data, on_dev=True, skip_bad=True, on_event=told.append
+    )
+    assert all("dropped" in str(note.text) for note in told)
 
 
 def test_a_table(owls):
@@ -54,9 +70,22 @@ def test_a_table(owls):
     )
     assert [line.split()[0] for line in lines[:3]] == ["accuracy", "macro-F1", "Matthews"]
     assert lines[1].split()[-1] == "–"  # macro-F1 is no share of right examples
+    assert "bootstrap: below 50 examples it rejects too often; see randomisation" in lines
     assert f"A: {folder}" in lines and f"B: {other}" in lines
     (row, *_) = csv.DictReader(run("compare", *owls, "--format", "csv").stdout.splitlines())
     assert float(row["B - A"]) == pytest.approx(float(row["B"]) - float(row["A"]))
+
+
+def test_intervals_are_those_of_b_minus_a():
+    golds, wrong = ["yes", "no"] * 40, {"yes": "no", "no": "yes"}
+    answers = [
+        [wrong[one] if n < errors else one for n, one in enumerate(golds)] for errors in (8, 40)
+    ]
+    for metric in paired("test", *(classification_scores(golds, one) for one in answers)):
+        low, high = metric.interval
+        assert metric.test_set == "test" and low < metric.difference < high < 0
+        assert metric.difference == metric.system.value - metric.baseline.value
+        assert metric.p_values["randomisation"] < 0.01
 
 
 def test_translators_and_a_model_with_itself(small_run):
@@ -68,7 +97,7 @@ def test_translators_and_a_model_with_itself(small_run):
     assert {one["set"] for one in records} == {"test"}
     for one in records:
         assert one["difference"] == 0 and one["interval"] == [0, 0]
-        assert one["p_values"] == {"bootstrap": 1, "randomisation": 1, "mcnemar": None}
+        assert one["p_values"] == {"bootstrap": None, "randomisation": 1, "mcnemar": None}
     (line, *_) = run("compare", model, model, *told, "--dev", "--json").stdout.splitlines()
     assert json.loads(line)["set"] == "dev"
 

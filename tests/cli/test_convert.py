@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from marian_folders import reference_model, sentences, write_marian
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.inside import hf_reference, parity
 from regard.models.folders import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
 LAYERS = [
@@ -50,6 +50,28 @@ def test_there_and_back(marian, tmp_path):
     one, other = read_folder(marian), read_folder(tmp_path / "theirs")
     assert one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
     assert {path.name for path in tmp_path.iterdir()} == {"ours", "theirs"}
+
+
+@pytest.mark.parametrize("positions", [5, 16])
+def test_examples_are_cut_to_the_positions_of_the_reference(positions, tmp_path):
+    marian = write_marian(tmp_path / "opus", max_position_embeddings=positions)
+    there = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check")
+    back = run("convert", marian, tmp_path / "theirs", "--to", "hf", "--check")
+    for done in (there, back):
+        _, *lines = done.stdout.splitlines()
+        assert [line[:20].strip() for line in lines] == LAYERS
+        assert [len(line[20:].split()) for line in lines] == [2] * len(LAYERS)
+
+
+@pytest.mark.parametrize("place", ["from_pretrained", "forward"])
+def test_an_error_of_transformers_is_one_line(place, marian, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no such\noperator")
+
+    monkeypatch.setattr(transformers.MarianMTModel, place, fail)
+    done = run("convert", marian, tmp_path / "theirs", "--to", "hf", "--check", code=2)
+    assert "transformers cannot" in done.stderr and "(no such operator)" in done.stderr
+    assert_nothing_left(tmp_path)
 
 
 def test_what_was_written_translates(marian, tmp_path):

@@ -6,10 +6,9 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
-from regard.inside.views.line_text import MARKS, chart_text
-from regard.inside.views.pages import records_in
-from regard.inside.views.run_curves import Curves, smoothed
+from regard.views.line_chart import MARKS, Chart, ChartLine, chart_text, round_ticks
+from regard.views.pages import records_in
+from regard.views.run_curves import Curves, smoothed
 from verb import run
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from regard.api import load
-from regard.cli.decode import choose_method
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.experiments.options import SearchOptions
+from regard.experiments.search_methods import choose_method
+from regard.generation.beam import Beam
+from regard.generation.greedy import Greedy
+from regard.generation.sample import Sample
 from regard.inference.generation_settings import DecodeConfig, as_trained
-from regard.search.beam import Beam
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample
 from small import write_corpus
 from verb import run
 
@@ -59,7 +60,7 @@ def test_scores_are_made_in_the_precision_that_verbs_have(trained, monkeypatch, 
     folder, _ = trained
     loaded = []
     spy = lambda *given, **how: loaded.append(how["precision"]) or load(*given)  # noqa: E731
-    monkeypatch.setattr("regard.cli.edited_models.load", spy)
+    monkeypatch.setattr("regard.api.load", spy)
     run("evaluate", folder / "run" / "model", folder / "small.toml", "--data", folder, *options)
     assert loaded == [options[-1] if options else "auto"]
 
@@ -98,7 +99,8 @@ def test_an_option_overrules_only_what_it_names(trained, options, search):
     assert found.stdout.splitlines() == [
         one[0].text for one in load(model, "cpu").translate(texts, search)
     ]
-    assert f"{search}: score = {search.formula}" in found.stderr
+    plain = search.formula.partition(", ends when ")[0]
+    assert f"{search}: score = {plain} (p: probability of the text, n: its tokens)" in found.stderr
     if "--search" not in options:
         tree = run("tree", model, "dog cow", "--json", "--device", "cpu", *options)
         assert json.loads(tree.stdout)["formula"] == search.formula
@@ -151,21 +153,14 @@ def test_decoding_options_that_cannot_be_used_are_reported(trained, tmp_path, wr
 
 
 def test_sampling_takes_the_settings_of_the_folder_and_options_override_one(trained):
-    translator = replace(
-        load(trained[0] / "run" / "model", "cpu").translator,
-        generation_config={
-            "temperature": 0.5,
-            "top_k": 7,
-            "do_sample": True,
-            "no_repeat_ngram_size": 2,
-        },
-    )
-    options = {"temperature": None, "top_k": 3, "top_p": None, "best": 4, "seed": 0}
-    options |= {"samples": 8, "utility": "chrf", "candidates": "samples", "groups": 1}
-    method = choose_method(translator, "sample", options, {"top_k", "best"})
+    translator = load(trained[0] / "run" / "model", "cpu").translator
+    stored = {"temperature": 0.5, "top_k": 7, "do_sample": True, "no_repeat_ngram_size": 2}
+    notes = {**translator.notes, "generation": stored}
+    translator = replace(translator, loaded=replace(translator.loaded, notes=notes))
+    method = choose_method(translator, "sample", SearchOptions(top_k=3, best=4))
     assert method.search == Sample(0.5, 3, 1.0, 4, 0, no_repeat=2)
-    method = choose_method(translator, "mbr", options, {"top_k"})
+    method = choose_method(translator, "mbr", SearchOptions(top_k=3, samples=8))
     assert method.search.sample == Sample(0.5, 3, 1.0, 8, 0, no_repeat=2)
-    assert choose_method(translator, "greedy", options, set()).search == Greedy(2)
+    assert choose_method(translator, "greedy", SearchOptions()).search == Greedy(2)
     with pytest.raises(BadInput, match="do_sample"):
-        choose_method(translator, None, options, set())
+        choose_method(translator, None, SearchOptions())

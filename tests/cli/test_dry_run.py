@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from regard.core.batch import BatchLimits
 from regard.data.batches.sampler import Sampler
-from regard.ground.batch import BatchLimits
 from regard.training import parallel
 from regard.training.dry_run import EpochSize, count_epoch
 from small import RECIPE, write_corpus

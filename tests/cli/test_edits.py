@@ -5,7 +5,7 @@ import json
 import pytest
 
 import regard
-from regard.inside.edits import read_edits
+from regard.models.edits import read_edits
 from small_gpt import write_gpt2
 from verb import run
 

@@ -38,6 +38,18 @@ def test_lines_of_numbers(folder):
     np.testing.assert_allclose(found, wanted(pool="first", normalise=True), atol=1e-5)
 
 
+def test_a_prompt_is_put_before_each_line(tmp_path):
+    loaded = model("states")
+    loaded.notes["embedding"] = {"pool": "mean", "prompts": {"query": "the storm: "}}
+    loaded.save(tmp_path / "model")
+    done = run("embed", tmp_path / "model", "--prompt-name", "query", stdin="gulls\n\ncame in\n")
+    printed = done.stdout.split("\n")
+    assert printed[1] == ""
+    found = [[float(one) for one in printed[i].split()] for i in (0, 2)]
+    expected = model("states").embed(["the storm: gulls", "the storm: came in"]).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_a_file_of_vectors(folder, tmp_path):
     out = tmp_path / "vectors.npy"
     done = run("embed", folder, "--out", out, stdin=STDIN)

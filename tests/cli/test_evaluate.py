@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from regard.cli.scores import check_expected
+from regard.experiments.scores import Expected
 from regard.metrics.translation import MetricScore
 from regard.tasks import pair_task
 from regard.training.recipe import read, task_of
@@ -20,7 +20,7 @@ def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
     """Whether ``value`` is as good as an expected 40, by that measure."""
     expect = ExpectConfig(metric=metric, score=40, tolerance=tolerance, source="a test")
     others = [MetricScore(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
-    return check_expected(expect, [*others, MetricScore(metric, value, "")], quiet=True)
+    return Expected.of(expect, [*others, MetricScore(metric, value, "")]).reached
 
 
 @pytest.mark.parametrize("metric", ["BLEU", "chrF2"])
@@ -68,7 +68,7 @@ def test_the_confusion_matrix_is_printed_and_drawn(owl_run, tmp_path, monkeypatc
         assert [name, *cells] in [line.split() for line in done.stdout.splitlines()]
     drawing = svg.read_text()
     assert drawing.startswith("<svg") and f"{counts.sum()} examples" in drawing
-    monkeypatch.setattr("regard.cli.scores.COLUMNS", 1)
+    monkeypatch.setattr("regard.experiments.scores.COLUMNS", 1)
     listed = run(*command, "--confusion").stdout
     assert "predicted" in listed and "·" not in listed
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 import regard
-from regard.cli.io.line_io import LineSource
+from regard.experiments.bulk.line_source import LineSource
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
 from small_images import small_vit, write_images
@@ -45,6 +45,20 @@ def test_files_are_read_one_after_the_other(classifier, here, verb, names):
     ]
     places = [(record["file"], record["line"]) for record in records]
     assert places == [("texts/a.txt", 1), ("texts/a.txt", 2), ("texts/c.txt", 1)]
+
+
+@pytest.mark.parametrize("pattern", ["texts/*", "**/*.txt"])
+def test_patterns_leave_out_hidden_files_unless_they_name_them(classifier, here, pattern):
+    expected = run("embed", classifier, *NAMES[0]).stdout
+    for name in ("_SUCCESS", ".part.crc", "_temporary/d.txt", ".cache/e.txt", "_f.txt"):
+        (here / "texts" / name).parent.mkdir(exist_ok=True)
+        (here / "texts" / name).write_text("the gulls\n")
+    assert run("embed", classifier, pattern).stdout == expected
+    alone = run("embed", classifier, "texts/_f.txt").stdout
+    assert run("embed", classifier, "texts/_*.txt").stdout == alone
+    assert run("embed", classifier, "texts/_temp*/*").stdout == alone
+    refused = run("embed", classifier, "texts/.cache/_*", code=2).stderr
+    assert "texts/.cache/_*: no file matches this pattern" in refused
 
 
 @pytest.mark.parametrize("verb", ["translate", "generate", "score"])

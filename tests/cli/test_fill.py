@@ -1,6 +1,7 @@
 """``regard fill``."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_what_is_wrong_is_reported(folder, tmp_path):
     model("states").save(tmp_path / "states")
     refused = run("fill", tmp_path / "states", stdin="[MASK]\n", code=2)
     assert "it has no masked-LM head" in refused.stderr
+
+
+def test_several_files_are_shared_out_and_bad_lines_are_skipped(folder, tmp_path):
+    for name, lines in {"a.txt": "The [MASK] came.\ncat\n", "b.txt": "[MASK] sailors\n"}.items():
+        (tmp_path / name).write_text(lines)
+    files, options = (tmp_path / "a.txt", tmp_path / "b.txt"), ("--skip-bad", "--json")
+    alone = run("fill", folder, *files, *options)
+    shared = run("fill", folder, *files, *options, "--workers", 2)
+    records = [json.loads(line) for line in shared.stdout.splitlines()]
+    assert [(Path(one["file"]).name, one["line"]) for one in records] == [
+        ("a.txt", 1),
+        ("a.txt", 2),
+        ("b.txt", 1),
+    ]
+    assert "no mask token" in records[1]["error"] and alone.stdout == shared.stdout
+    assert "2 results of 3 inputs, 1 bad" in shared.stderr
 
 
 def test_a_mask_that_is_not_read_is_named(folder, tmp_path):

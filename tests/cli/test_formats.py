@@ -7,7 +7,7 @@ import pytest
 
 from bert_folders import write_bert
 from marian_folders import write_marian
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel

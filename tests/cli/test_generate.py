@@ -5,8 +5,9 @@ import json
 import pytest
 
 import regard
+from regard.generation import Beam, Greedy, Sample
 from regard.inference.decoder_model import ONE_LINE
-from regard.search import Beam, Greedy, Sample
+from regard.inference.generator import Ending
 from small_gpt import write_gpt2
 from verb import run
 
@@ -100,10 +101,48 @@ def test_a_stream_prints_the_texts_as_they_are(folder, model):
     assert done.stdout == "".join(n[0].text + "\n" for n in found)
 
 
+UNFINISHED = "of {} texts are unfinished: they end at the limit of new tokens (max_new_tokens)\n"
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("options", [(), ("--top-k", 9), ("--beam", 2)], ids=str)
+@pytest.mark.parametrize("limit", [2, 9])
+def test_streams_say_which_texts_are_unfinished(folder, monkeypatch, typed, options, limit):
+    if options[:1] == ("--beam",) and not typed:
+        pytest.skip("beams cannot stream")
+    options = (*options, "--max-new-tokens", limit)
+    found = generate(folder, *options, "--json", stdin=LINES).stdout.splitlines()
+    ends = [json.loads(line)["ended"] for line in found]
+    assert limit > 2 or "length" in ends
+    if typed:
+        monkeypatch.setattr("regard.cli.io.typed_prompts.is_typed", lambda file: True)
+    done = generate(folder, *options, *([] if typed else ["--stream"]), stdin=LINES)
+    count, each = ends.count("length"), "1 " + UNFINISHED.format(1)
+    if typed:
+        assert done.stderr.count(each) == done.stderr.count("unfinished") == count
+    else:
+        whole = f"{count} " + UNFINISHED.format(len(ends))
+        assert done.stderr.endswith(whole * bool(count)) and done.stderr.count("unfinished") <= 1
+
+
+def test_why_a_streamed_text_ended_is_the_value_of_its_stream(model):
+    generator = model.generator
+    for ending in (Ending(2), Ending(9, 9), Ending(99, 99), Ending(9, 0, ("e", "a"))):
+        for number, prompt in enumerate(PROMPTS):
+            stream, pieces = generator.stream(prompt, ending=ending, number=number), []
+            while True:
+                try:
+                    pieces.append(next(stream))
+                except StopIteration as end:
+                    ((whole,),) = generator.generate([prompt], ending=ending, first=number)
+                    assert (end.value, "".join(pieces)) == (whole.ended, whole.text)
+                    break
+
+
 @pytest.fixture
 def terminal(monkeypatch):
     """Standard input is taken for a terminal."""
-    monkeypatch.setattr("regard.cli.verbs.generate.is_typed", lambda file: True)
+    monkeypatch.setattr("regard.cli.io.typed_prompts.is_typed", lambda file: True)
 
 
 def test_prompts_are_asked_for_at_a_terminal(folder, model, terminal):
@@ -139,8 +178,9 @@ def test_beams_answer_at_the_end(folder, model, terminal):
 
 def test_the_last_position_is_noted(folder):
     options = ("--max-new-tokens", 99, "--min-new-tokens", 99)
-    done = generate(folder, *options, stdin="A\n")
-    assert "line 1: ended at the last position of the model" in done.stderr
+    for mode in ((), ("--stream",)):
+        done = generate(folder, *options, *mode, stdin="A\n")
+        assert done.stderr.count("line 1: ended at the last position of the model\n") == 1
 
 
 @pytest.mark.slow

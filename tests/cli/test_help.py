@@ -12,7 +12,7 @@ from inspect import getdoc
 import pytest
 
 from regard.cli import GROUPS, VERBS, LazyCommands
-from regard.inside.views.pages import records_in
+from regard.views.pages import records_in
 from small import command, environment, regard
 from verb import run
 
@@ -134,6 +134,35 @@ def test_help_has_an_example(verb):
     assert "Example:" in text
     assert re.search(rf"regard {verb}\b", text)
     assert run(verb, "-h").stdout == text
+
+
+def sections_of(verb: str) -> dict[str, list[str]]:
+    """Options of a verb by the sections of its help."""
+    text = run(verb, "--help").stdout
+    _, *parts = re.split(r"(?m)^([A-Z][a-z ]+):\n", text[text.index("Arguments:") :])
+    return {
+        title: re.findall(r"(?m)^  (--[a-z-]+)", options)
+        for title, options in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_verbs_that_write_texts_have_the_same_sections():
+    generate, translate = sections_of("generate"), sections_of("translate")
+    sections = ["Arguments", "Options", "Inputs", "Search", "Model and speed", "Outputs"]
+    assert [*generate] == [*translate] == sections
+    for section in ("Inputs", "Model and speed"):
+        assert generate[section] == translate[section] != []
+    own = {"--search", "--min-new-tokens", "--stop-string", "--coverage", "--max-active"}
+    shared = [[one for one in each["Search"] if one not in own] for each in (generate, translate)]
+    assert shared[0] == shared[1] and "--beam" in shared[0]
+    assert not {*generate["Options"]} & {*translate["Options"]}
+
+
+def test_verbs_on_files_have_the_same_sections():
+    fill = sections_of("fill")
+    for verb in ("predict", "embed", "score"):
+        found = sections_of(verb)
+        assert all(found[section] == fill[section] for section in ("Inputs", "Model and speed"))
 
 
 def test_an_unknown_verb_has_a_suggestion():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from regard.cli import GROUPS, VERBS
-from regard.ground.errors import BAD_INPUT, LONGEST
-from regard.ground.lock import LOCK
+from regard.core.errors import BAD_INPUT, LONGEST
+from regard.core.lock import LOCK
 from small import regard
 from small_mistakes import write_folder
 from verb import run
@@ -83,6 +83,8 @@ def test_the_table_has_calls_of_every_verb():
     calls = [call for call, _ in MISTAKES]
     assert len(calls) >= LEAST and len({*calls}) == len(calls)
     assert {call.split()[0] for call in calls} >= {*VERBS}
+    fixed = {call: len(message.replace(LEFT_OUT.strip(), "").split()) for call, message in MISTAKES}
+    assert [call for call, words in fixed.items() if words < 3] == []  # fits no other fault
 
 
 @pytest.mark.thinned

@@ -1,6 +1,7 @@
 """``regard new`` says what data holds, and writes a recipe that trains as it is."""
 
 import json
+import math
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.training.metrics_log import read_log
 from small import environment
 from small_tuning import write_start
 from verb import run
@@ -168,6 +170,8 @@ def test_a_recipe_trains_as_it_is(desk, write):
     quick = ("--set", "images.workers=0") if write is write_images else ()
     trained = run("train", "first.toml", *SHORT, *quick)
     assert Path("runs/first/model/config.json").is_file(), trained.output
+    last = [event for event in read_log(Path("runs/first")) if event["event"] == "dev"][-1]
+    assert last["step"] == 2 and math.isfinite(last[CASES[write][1] or "loss"])
 
 
 def test_nothing_has_to_be_changed(desk):
@@ -179,14 +183,24 @@ def test_nothing_has_to_be_changed(desk):
     assert predicted.stdout.startswith(("good\t", "bad\t"))
 
 
+@pytest.mark.thinned
+@pytest.mark.parametrize("form", ["hf", "onnx"])
+@pytest.mark.parametrize("write", [write_csv, write_several, write_conll, write_numbers])
+def test_models_of_labels_can_be_converted(desk, write, form):
+    run("new", *write(desk), "--out", "first.toml")
+    run("train", "first.toml", *SHORT)
+    run("convert", "runs/first/model", "converted", "--to", form)
+    assert [*Path("converted").rglob("*.safetensors" if form == "hf" else "*.onnx")]
+
+
 @pytest.mark.parametrize("write", [write_csv, write_conll, write_numbers])
 def test_a_model_to_start_from(desk, write):
     write_start(desk / "start")
     run("new", *write(desk), "--start", "start", "--out", "tuned.toml")
     recipe = tomllib.loads(Path("tuned.toml").read_text())
     assert recipe["model"] == {"start": "start"} and "text" not in recipe
-    longest = ("--set", "batches.longest=32")  # of the tiny model
-    run("train", "tuned.toml", *SHORT, *longest)
+    assert recipe["batches"]["longest"] <= 48  # the positions of the tiny model
+    run("train", "tuned.toml", *SHORT)
 
 
 def test_faults_of_data_are_printed(desk):

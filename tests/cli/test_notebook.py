@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from regard.inside.views.pages import records_in
 from regard.models.folders import folder as folders
+from regard.views.pages import records_in
 from small_bert import small_bert
 
 

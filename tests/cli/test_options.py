@@ -1,13 +1,14 @@
 """Options of the same meaning have one name and one help text, on every verb that can use them."""
 
 import re
-from typing import get_args
 
 import pytest
 
-from regard.cli import VERBS, LazyCommands, options
+from regard.cli import VERBS, LazyCommands, formats
+from regard.core.flags import Flag, flag_of
 from regard.data.batches.packing import inference_batches
-from regard.parts.linear.convert import in_precision
+from regard.experiments import options
+from regard.layers.linear.convert import in_precision
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
 from verb import run
@@ -123,7 +124,7 @@ VERBS_ON_LINES = (
 # Options with another meaning: several values, one for each trial, the columns of a recipe.
 OTHER_MEANING = {("sweep", "--alpha"), ("sweep", "--coverage")}
 OTHER_MEANING |= {("tune", option) for option in ("--set", "--resume", "--budget")}
-OTHER_MEANING |= {("look", "--target")}
+OTHER_MEANING |= {("look", "--target"), ("papers", "--beam")}
 OTHER_MEANING |= {("heads", option) for option in ("--text", "--labels", "--least", "--test")}
 OTHER_MEANING |= {("ablate", "--edits")}
 OF_PROBES = ("--task", "--column", "--train", "--dev", "--test", "--layers", "--limit")
@@ -131,18 +132,18 @@ OTHER_MEANING |= {("probe", option) for option in OF_PROBES}
 OTHER_MEANING |= {("new", option) for option in ("--column", "--out")}
 OTHER_MEANING |= {("check", "--data"), ("check", "--recipe")}
 OTHER_MEANING |= {("serve", "--name"), ("serve", "--workers"), ("prepare", "--workers")}
-OTHER_MEANING |= {("studio", "--name"), ("train", "--at")}
+OTHER_MEANING |= {("studio", "--name"), ("studio", "--token"), ("train", "--at")}
 OTHER_MEANING |= {("attribute", "--target"), ("attribute", "--method")}
 
 
 def option_info(hint):
-    """What typer knows of an option; None of anything else."""
-    (info,) = [one for one in (hint, *get_args(hint)) if hasattr(one, "param_decls")] or [None]
-    name = getattr(info, "default", None)  # the first name, in an annotation
-    return (name, info.help) if str(name).startswith("--") else None
+    """The name and the help text of an option; None of anything else."""
+    flag = hint if isinstance(hint, Flag) else flag_of(hint)
+    return (flag.name, flag.help) if flag is not None and flag.name else None
 
 
-SHARED = {found for found in map(option_info, vars(options).values()) if found}
+ANNOTATIONS = [*vars(options).values(), *vars(formats).values()]
+SHARED = {found for found in map(option_info, ANNOTATIONS) if found}
 
 
 def options_of(verb: str) -> dict[str, str]:
@@ -236,7 +237,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         sizes.extend(map(len, batches))
         return batches
 
-    runners = [f"inference.{name}" for name in ("component", "batch_runner", "translator")]
+    runners = [f"inference.{name}" for name in ("component", "row_batches", "translator")]
     for module in (*runners, "inside.align"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]

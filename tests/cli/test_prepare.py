@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from regard.core.workers import Workers
 from regard.data.batches import duplicates, shards
 from regard.data.batches.duplicates import count_bits, repeated_rows, write_unique
 from regard.data.batches.shards import Chunk, TokenShard, read_blocks, write_staged
-from regard.ground.workers import Workers
 from regard.training.prepared_data import prepare_data, shard_statistics
 from regard.training.recipe import read
 from small import write_corpus

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.inside.probes import linear_probe
-from regard.inside.views.pages import records_in
+from regard.views.pages import records_in
 from small_bert import model as small_bert
 from small_probes import write_pairs, write_treebank
 from verb import run

@@ -9,9 +9,9 @@ import torch
 
 import regard
 from regard import BadInput
-from regard.cli.ablation_runs import ScoredSet
+from regard.experiments.ablation_runs import ScoredSet
 from regard.inside.heads.importance import head_importance
-from regard.inside.pruning import curve, gates
+from regard.inside.pruning import gates
 from regard.training.recipe import read, task_of
 from regard.training.train import with_dev_as_test
 from small import RECIPE
@@ -32,7 +32,7 @@ QUICK = ("--limit", 3, "--inputs", 8)
 
 
 def test_the_curve_has_each_site_and_all_together(arguments, tmp_path, monkeypatch):
-    monkeypatch.setattr(curve, "SHARES", (0.5, 0.9))
+    monkeypatch.setattr("regard.experiments.pruning_runs.SHARES", (0.5, 0.9))
     options = ("--seeds", 1, "--json", "--svg", tmp_path / "c.svg", "--html", tmp_path / "c.html")
     done = prune(arguments, *QUICK, *options)
     records = [*map(json.loads, done.stdout.splitlines())]
@@ -98,7 +98,7 @@ def test_gates_that_cannot_close_or_do_not_are_refused(arguments, tmp_path, monk
     assert f"{steps}; heads go in the order of gates that are open" in done.stderr
     told = "heads of this model are removed, also in random orders"
     assert told in " ".join(done.stdout.split()) and page.read_text().count("<svg") == 1
-    monkeypatch.setattr("regard.cli.pruning_runs.least_steps", lambda: 5)
+    monkeypatch.setattr("regard.experiments.pruning_runs.least_steps", lambda: 5)
     *_, line = prune(arguments, *QUICK, *options, *out, code=2).stderr.splitlines()
     advice = "choose a higher one, more --inputs or more --epochs"
     assert line == f"regard: --penalty 1000: closes no head; {advice}"
@@ -122,10 +122,10 @@ def test_rounds_end_at_the_share(arguments, monkeypatch):
         measured.append(model)
         return head_importance(model, batches)
 
-    monkeypatch.setattr("regard.cli.pruning_runs.head_importance", count)
+    monkeypatch.setattr("regard.experiments.pruning_runs.head_importance", count)
     done = prune(arguments, *QUICK, "--share", 0.25, "--rounds", 1000, "--seeds", 0)
     assert len(measured) == 3  # a quarter of 12 heads
-    assert "--rounds 1,000: there are 12 heads, and no more rounds than heads" in done.stderr
+    assert "1,000 rounds: there are 12 heads, and no more rounds than heads" in done.stderr
 
 
 @pytest.mark.slow
@@ -288,7 +288,7 @@ def test_results_are_printed_before_the_recipe_is_trained(arguments, tmp_path, m
     def fail(*_, **__):
         raise BadInput("stopped")
 
-    monkeypatch.setattr("regard.cli.pruning_runs.train_run", fail)
+    monkeypatch.setattr("regard.experiments.pruning_runs.train_run", fail)
     options = ("--share", 0.5, "--seeds", 0, "--compare-training", tmp_path / "new", "--json")
     done = prune(arguments, *options, *QUICK, "--html", tmp_path / "curve.html", code=2)
     assert json.loads(done.stdout)["removed"] == 6 and (tmp_path / "curve.html").is_file()

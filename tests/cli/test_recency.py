@@ -7,12 +7,12 @@ import torch
 
 import regard
 from regard import spread
+from regard.experiments.studies import recency as study
+from regard.experiments.studies.recency import table_caption
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.papers import zaremba
-from regard.studies import recency as study
-from regard.studies.recency import table_caption
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert
 from verb import run

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
+from regard.inference.document_ranking import rerank_by_classifier
 from regard.metrics.retrieval import retrieval_scores
 from small_bert import SENTENCES, model
 from verb import run
@@ -89,6 +91,26 @@ def test_judgements_score_the_ranking(files):
     assert f"nDCG@10 {expected['nDCG@10']:.2f}" in printed
 
 
+def test_a_document_with_the_id_of_its_query_is_not_scored(files, tmp_path):
+    """As in BEIR, where queries of ArguAna and Quora are documents of the corpus."""
+    texts = [{"_id": f"d{number}", "text": text} for number, text in enumerate(SENTENCES)]
+    queries, corpus = lines(tmp_path / "queries.jsonl", texts), lines(tmp_path / "corpus", texts)
+    encoder = model("states")
+    vectors = torch.nn.functional.normalize(encoder.embed(SENTENCES), dim=-1)
+    nearest = (vectors @ vectors.T).fill_diagonal_(-1).argmax(1).tolist()
+    qrels = tmp_path / "qrels.tsv"
+    qrels.write_text("".join(f"d{i}\td{j}\t1\n" for i, j in enumerate(nearest)))
+    command = ("retrieve", files / "model", queries, corpus, "--qrels", qrels, "--json")
+    done = run(*command, "--top", 1)
+    assert json.loads(done.stdout)["nDCG@10"] == pytest.approx(100)
+    assert f"{len(SENTENCES)} documents with the id of their query left out" in done.stderr
+    kept = run(*command, "--keep-own")
+    assert json.loads(kept.stdout)["nDCG@10"] == pytest.approx(100 / np.log2(3))
+    assert "left out" not in kept.stderr
+    (line,) = run(*command[:4], "--keep-own", code=2).stderr.splitlines()
+    assert line == "regard: --keep-own: needs --qrels, by which the ranking is scored"
+
+
 def test_candidates_are_reranked_by_vectors_or_by_a_classifier_of_pairs(files):
     rows = ranked(files, "--rerank", files / "run.tsv")
     cosines = expected_cosines()
@@ -109,6 +131,20 @@ def test_candidates_are_reranked_by_vectors_or_by_a_classifier_of_pairs(files):
         own = {one["document"]: one["score"] for one in found if one["query"] == query}
         assert own == pytest.approx(scores)
         assert [*own] == sorted(scores, key=scores.get, reverse=True)
+
+
+def test_two_labels_rank_by_the_odds_of_the_second():
+    """As in a cross-encoder of the labels "no" and "yes"."""
+    judge, asked, names = model("pair"), {"q": QUERIES["q1"]}, [f"d{i}" for i in range(5)]
+    documents = dict(zip(names, texts(), strict=True))
+    hits = rerank_by_classifier(judge.predictor, asked, documents, {"q": names})["q"]
+    said = judge.predict([(QUERIES["q1"], documents[name]) for name in names])
+    odds = {
+        name: np.log(one.probabilities["yes"] / one.probabilities["no"])
+        for name, one in zip(names, said, strict=True)
+    }
+    assert dict(hits) == pytest.approx(odds, abs=1e-4)
+    assert [name for name, _ in hits] == sorted(odds, key=odds.get, reverse=True)
 
 
 @pytest.mark.parametrize(

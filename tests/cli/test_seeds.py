@@ -5,7 +5,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from regard.cli.training_runs import Spread, spreads_of, with_train_keys
+import regard
+from regard.experiments.training import Spread, spreads_of, with_train_keys
 from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import Checkpoints
 from regard.training.recipe import read
@@ -29,25 +30,54 @@ def test_a_spread_is_that_of_a_sample():
     assert one.mean == 88.0 and one.deviation == pytest.approx(52**0.5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("fp32", "bf16"), pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16"))],
-)
-def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch, first, second):
-    """However fast the machine is at the moment at which another is timed."""
-    chosen = iter([first, second])
-    monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
-    monkeypatch.setattr(
-        "regard.training.precision._timed",
-        lambda step, kinds, limit: dict.fromkeys(kinds, 1.0) | {next(chosen): 0.1},
-    )
+@pytest.fixture
+def units(monkeypatch):
+    """Sets the precision that the machine chooses."""
+
+    def take(kind):
+        monkeypatch.setattr("regard.training.precision.has_bf16_units", lambda _: kind == "bf16")
+
+    return take
+
+
+MACHINES = [("fp32", "bf16"), pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16"))]
+AUTO = ("--set", "train.precision=auto", "--set", "train.steps=2")
+
+
+def precisions_in(folder):
+    stored = (Checkpoints(run / "checkpoints") for run in sorted(folder.iterdir()) if run.is_dir())
+    return [runs.progress(2).settings["precision"] for runs in stored]
+
+
+@pytest.mark.parametrize(("first", "second"), MACHINES)
+def test_all_seeds_run_in_the_precision_of_the_first(corpus, units, first, second):
+    """Also those that another machine runs."""
     out = corpus / "runs"
-    told = ("--data", corpus, "--out", out, "--seeds", 2, "--set", "train.precision=auto")
-    run("train", corpus / "owls.toml", *told)
-    for seed in (1, 2):
-        checkpoints = Checkpoints(out / f"seed-{seed}" / "checkpoints")
-        assert checkpoints.progress(12).settings["precision"] == first
+    told = ("--data", corpus, *AUTO)
+    units(first)
+    run("train", corpus / "owls.toml", *told, "--out", out / "seed-1")
+    units(second)
+    run("train", corpus / "owls.toml", *told, "--out", out, "--seeds", 2, "--resume")
+    assert precisions_in(out) == [first, first]
+
+
+@pytest.mark.parametrize(("first", "second"), MACHINES)
+def test_all_trials_of_a_search_run_in_one_precision(corpus, units, first, second):
+    told = ("--data", corpus, "--out", corpus / "runs", *AUTO, "--trials", 2)
+    rates = ("--set", "optimiser.rate=1e-3..1e-2")
+    units(first)
+    run("tune", corpus / "owls.toml", *told, *rates)
+    units(second)
+    run("tune", corpus / "owls.toml", *told[:-1], 3, *rates, "--resume")
+    assert precisions_in(corpus / "runs") == [first] * 3
+
+
+@pytest.mark.native("bf16")
+def test_a_precision_that_is_searched_stays_as_it_is(corpus, units):
+    told = ("--data", corpus, "--out", corpus / "runs", "--set", "train.steps=2")
+    units("fp32")
+    run("tune", corpus / "owls.toml", *told, "--set", "train.precision=bf16,auto")
+    assert precisions_in(corpus / "runs") == ["bf16", "fp32"]
 
 
 def test_several_seeds_make_a_table(corpus):
@@ -91,7 +121,7 @@ def test_resume_goes_on_with_those_that_are_not_done(corpus):
     run("train", corpus / "owls.toml", *first)
     again = ("--data", corpus, "--out", corpus / "b", "--seeds", 2)
     refused = run("train", corpus / "owls.toml", *again, code=2)
-    assert "already has a run; resume it, or choose another folder" in refused.stderr
+    assert "already has a run; resume it, overwrite it, or choose another folder" in refused.stderr
     resumed = run("train", corpus / "owls.toml", *again, "--resume").stdout
     assert resumed.splitlines()[:-1] == wanted.splitlines()[:-1]  # the last line has seconds
     for seed in (1, 2):
@@ -135,3 +165,28 @@ def test_another_seed_changes_nothing_else(corpus):
     recipe = read(corpus / "owls.toml")
     other = with_train_keys(recipe, seed=9)
     assert other.train.seed == 9 and with_train_keys(other, seed=recipe.train.seed) == recipe
+
+
+def test_python_does_the_same(corpus, capsys):
+    """The same scores, as a result, and the events of all runs."""
+    recipe, few = corpus / "owls.toml", {"train.steps": 4, "train.report_every": 2}
+    told = [word for name, value in few.items() for word in ("--set", f"{name}={value}")]
+    run("train", recipe, "--data", corpus, "--out", corpus / "verb", "--seeds", 2, *told)
+    heard = []
+    given = {"settings": few, "seeds": 2, "device": "cpu", "on_event": heard.append}
+    result = regard.train(recipe, corpus, corpus / "python", **given)
+    assert not capsys.readouterr().err
+    stored = [
+        json.loads((corpus / out / "seeds.json").read_text())["measures"]
+        for out in ("verb", "python")
+    ]
+    assert stored[0] == stored[1]
+    assert [spread.values for spread in result.scores.spreads] == [
+        tuple(measure["values"]) for measure in stored[0]
+    ]
+    assert str(result) == str(result.scores) and "deviation" in str(result)
+    assert [event.progress.step for event in result if event.is_last] == [4, 4]
+    assert len(heard) > len(result)
+    assert result.model_folder == corpus / "python" / "seed-1" / "model"
+    with pytest.raises(regard.BadInput, match="seeds must be at least 2, not 1"):
+        regard.train(recipe, corpus, corpus / "one", seeds=1)

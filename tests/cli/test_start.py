@@ -56,7 +56,7 @@ def test_a_switch_with_a_wrong_name_is_one_line():
 def test_names_are_imported_when_they_are_used():
     quick = "import sys, regard; assert 'torch' not in sys.modules; assert 'load' in dir(regard)"
     subprocess.run([sys.executable, "-c", quick], check=True)
-    assert set(regard._MODULES) == set(regard.__all__)
+    assert set(regard._NAMES) == set(regard.__all__)
     for name in regard.__all__:
         assert getattr(regard, name).__class__ is not None
     with pytest.raises(AttributeError, match="'regard' has no attribute 'lode'"):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import regard
-from regard.inside.views.pages import records_in
+from regard.views.pages import records_in
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
 from small_images import small_vit, write_images

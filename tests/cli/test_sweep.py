@@ -7,8 +7,8 @@ from statistics import mean
 
 import pytest
 
+from regard.generation import Beam, Hypothesis, rescore
 from regard.metrics.bleu import bleu
-from regard.search import Beam, Hypothesis, rescore
 from verb import run
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
@@ -166,7 +166,9 @@ def test_transformers_rules_by_name(model, stop):
     options = ("--beam", 5, "--stop", stop, "--length", "power", "--alpha", 1, "--best", 2)
     text = "dog cow\n\nowl\n"
     done = run("translate", model, *options, stdin=text)
-    assert "score = log p / n^1, ends when 5 are finished" in done.stderr
+    assert "score = log p / n^1 (p: probability of the text, n: its tokens)\n" in done.stderr
+    tree = run("tree", model, "dog cow", *options[:-2])
+    assert "ends when 5 are finished" in " ".join(tree.stdout.split())
     assert len(done.stdout.splitlines()) == 6
     assert done.stdout == run("translate", model, *options, "--batch-size", 1, stdin=text).stdout
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.cli.io.table_io import TableSource
+from regard.experiments.bulk.table_source import TableSource
 from small_bert import SENTENCES, model
 from verb import run
 

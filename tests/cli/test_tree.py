@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from regard.api import load
-from regard.search import Beam
+from regard.generation import Beam
 from small import command, environment
 from verb import run
 

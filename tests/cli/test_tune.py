@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import regard
 from regard.training.checkpoint import Checkpoints
 from small_labels import write_owls
 from verb import run
@@ -60,6 +61,54 @@ def test_by_loss_the_lowest_is_the_best(owls):
     assert "dev loss" in header
     assert [row[1] for row in rows] == ["0.02", "0.00001"]
     assert 0 < float(rows[0][2]) < float(rows[1][2])
+
+
+def test_each_trial_is_judged_by_the_mean_of_its_seeds(owls):
+    values = ("--set", "optimiser.rate=0.00001,0.02", "--seeds", 2)
+    done = tune(owls, *values, "--json")
+    folder, results = owls.parent / "search", [*map(json.loads, done.stdout.splitlines())]
+    assert [result["settings"]["optimiser.rate"] for result in results] == ["0.02", "0.00001"]
+    for result in results:
+        found = {}
+        for seed in (1, 2):
+            checkpoints = Checkpoints(folder / result["folder"] / f"seed-{seed}" / "checkpoints")
+            found[seed] = checkpoints.progress(checkpoints.steps()[-1]).best
+        assert result["values"] == [*found.values()]
+        assert result["value"] == pytest.approx(sum(found.values()) / 2)
+        assert found[result["seed"]] == max(found.values())
+    best = folder / results[0]["folder"] / f"seed-{results[0]['seed']}" / "model"
+    assert done.stderr.splitlines()[-1] == f"best: {best}  optimiser.rate=0.02"
+    assert run("predict", best, stdin="an owl\n").stdout
+    stored = json.loads((folder / "trials.json").read_text())
+    assert stored["seeds"] == 2
+    again = tune(owls, *values, "--resume")
+    header, _ = rows_of(again)
+    assert "of seeds" in header and "trial-001" in again.stdout and "of 2:" not in again.stderr
+    other = tune(owls, *values[:2], "--resume", code=2)
+    assert "was started with other values" in other.stderr
+
+
+def test_python_searches_as_the_verb_does(owls, tmp_path):
+    done = tune(owls, "--set", "optimiser.rate=0.00001,0.02", "--json")
+    settings: dict[str, object] = {"train.steps": 6, "train.evaluate_every": 3}
+    settings["optimiser.rate"], told = ["0.00001", 0.02], []
+    result = regard.tune(
+        owls, settings, owls.parent, tmp_path / "runs", device="cpu", on_event=told.append
+    )
+    assert json.loads(json.dumps([*result.records()])) == [
+        json.loads(line) for line in done.stdout.splitlines()
+    ]
+    assert (result.model / "config.json").is_file() and result.best.value is not None
+    assert any(isinstance(event, regard.DevEvent) for event in told)
+    with pytest.raises(regard.BadInput, match="no setting has several values"):
+        regard.tune(owls, {"optimiser.rate": 0.1}, owls.parent, tmp_path / "other")
+
+
+def test_a_ladder_of_classifiers_is_refused_with_what_to_do(owls):
+    owls.write_text(owls.read_text() + '\n[[rung]]\nname = "small"\nmodel = { paper = "lin" }\n')
+    refused = tune(owls, "--set", "optimiser.rate=0.01,0.02", code=2)
+    assert "rung cannot be used with task 'classify': a ladder compares" in refused.stderr
+    assert "use regard compare" in refused.stderr
 
 
 def test_a_search_is_resumed_and_made_longer(owls):

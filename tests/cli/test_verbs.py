@@ -9,9 +9,9 @@ import pytest
 from sacrebleu import BLEU, CHRF
 
 from regard.api import load
-from regard.inside.views.pages import records_in
+from regard.generation.beam import Beam
 from regard.models.papers import LINEAGE
-from regard.search.beam import Beam
+from regard.views.pages import records_in
 from verb import run
 
 
@@ -48,7 +48,7 @@ def test_translate_names_its_engine(model, monkeypatch):
     done = run(*on, "--engine", "torch", "--precision", "int8", stdin="dog")
     record = json.loads(done.stdout)
     assert (record["precision"], record["engine"]) == ("int8", "torch")
-    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.generation.cpp.failure", lambda: "there is no C++ compiler")
     record = json.loads(run(*on, stdin="dog").stdout)
     assert (record["precision"], record["engine"]) == ("fp32", "torch")
     done = run(*on, "--engine", "cpp", stdin="dog", code=2)

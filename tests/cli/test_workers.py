@@ -18,8 +18,8 @@ import pytest
 import regard
 from counted_blocks import BLOCK, FILE, finished_blocks
 from local_ray import RAY, SYSTEMS, options_of
-from regard.cli.io import line_io, output
-from regard.ground.workers import AHEAD, Workers
+from regard.core.workers import AHEAD, Workers
+from regard.experiments.bulk import component_runs, result_file
 from regard.tasks.components import ComponentSpec
 from small import environment
 from small_bert import model as small_bert
@@ -53,8 +53,8 @@ def _inline(monkeypatch):
         yield None if not count and ray is None else Inline(replace(spec, device="cpu"))
 
     monkeypatch.setattr(ComponentSpec, "workers", workers)
-    monkeypatch.setattr(line_io, "BLOCK", 8)
-    monkeypatch.setattr(output, "EVERY", 0.0)
+    monkeypatch.setattr(component_runs, "BLOCK", 8)
+    monkeypatch.setattr(result_file, "EVERY", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_stopped_run_of_workers_is_resumed(classifier, texts, tmp_path, monkey
     out = tmp_path / "out.jsonl"
     command = ("predict", classifier, texts, "--json", "--workers", 2)
     whole, resumable = run(*command), (*command, "--out", out, "--resume")
-    add = output.SavedProgress.add
+    add = result_file.SavedProgress.add
 
     def stopped(progress, keys):
         add(progress, keys)
@@ -125,7 +125,7 @@ def test_a_stopped_run_of_workers_is_resumed(classifier, texts, tmp_path, monkey
             raise Stop
 
     with monkeypatch.context() as patch:
-        patch.setattr(output.SavedProgress, "add", stopped)
+        patch.setattr(result_file.SavedProgress, "add", stopped)
         with pytest.raises(Stop):
             run(*resumable)
     alone = [word for word in resumable if word not in ("--workers", 2)]

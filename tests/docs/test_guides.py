@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from small_labels import write_owls
 from small_tuning import write_start
 from verb import run_line
 
@@ -76,6 +78,37 @@ def test_roles(tmp_path, monkeypatch):
     give(commands)
 
 
+def test_comparing(tmp_path, monkeypatch, capsys):
+    (code,) = blocks(guide("comparing.md"), "python")
+    write_owls(tmp_path).rename(tmp_path / "reviews.toml")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(code, "comparing.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert (
+        "2 runs" in printed
+        and "accuracy" in printed
+        and r"\begin{tabular}" in printed
+        and "trial-001" in printed
+    )
+    assert printed.splitlines()[-1] == str(names["search"].model)
+    assert (names["search"].model / "config.json").is_file()
+
+
 @pytest.mark.parametrize("name", ["notebooks", "sentences", "comparing"])
 def test_is_short(name):
     assert len(guide(f"{name}.md").splitlines()) <= 95
+
+
+def test_a_score_of_ones_own():
+    (code,) = blocks(guide("attend.md"), "python")
+    names: dict = {}
+    exec(compile(code, "attend.md", "exec"), names)
+    x, weights = names["x_THK"][:, 0], names["tape"].records["weights"][:, 0]
+    for row, tokens in zip(weights, (x[:3], x[3:]), strict=True):
+        n = len(tokens)
+        kernel = torch.exp(-torch.cdist(tokens, tokens).square() / 2).tril()
+        torch.testing.assert_close(row[:n, :n], kernel / kernel.sum(1, keepdim=True))
+        assert not row[:, n:].any()
+    first = weights[0] @ x[:3]
+    torch.testing.assert_close(names["mixed_THK"][:3, 0], first)

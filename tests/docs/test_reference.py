@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TABLES = ("src/regard/models/papers/table.json", "src/regard/findings/table.json")
+TABLES = ("src/regard/models/papers/table.json", "src/regard/experiments/findings/table.json")
 FILES = ("docs/recipes.md", "docs/api.md", *TABLES)
 
 

@@ -65,6 +65,7 @@ def build(folder: Path) -> None:
         shutil.copy(recipe, folder / f"{name}-recipe" / "recipe.toml")
     _build_encoders(folder)
     _build_marian(folder / "marian")
+    _build_llama(folder / "llama")
     for name in ("bert", "bert-parts", "marian"):
         if (folder / name).is_dir():
             folders.write(folder / f"{name}-converted", folders.read(folder / name))
@@ -136,6 +137,27 @@ def _build_marian(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps(settings))
 
 
+def _build_llama(folder: Path) -> None:
+    """A causal model whose tokenizer.json is used as it stands."""
+    import torch
+
+    from regard.models.facts import change
+    from regard.models.folders import folder as folders
+    from regard.text.tokenizers.bpe import DecoderBPE
+    from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+    from small_families import FACTS
+    from small_tokenizers import write_tokenizer
+
+    files = write_tokenizer(folder.with_name("llama-tokenizer"), "llama3")
+    text = EncoderTokenizer.load(files, family=DecoderBPE())
+    assert text is not None
+    paper, facts = FACTS["llama"]
+    facts = change(facts, vocab=len(text.words), longest=64)
+    torch.manual_seed(0)
+    folders.write(folder, folders.LoadedModel(paper, facts, facts.build().eval(), text), "hf")
+    shutil.rmtree(files)
+
+
 def _translate(folder: Path) -> None:
     from regard.api import load
 
@@ -170,6 +192,14 @@ def _embed(folder: Path) -> None:
     from regard.api import load
 
     load(folder, "cpu").embed(WORDS)
+
+
+def _generate(folder: Path) -> None:
+    from regard.api import load
+
+    model = load(folder, "cpu")
+    model.generate(["The old man", "x" * 60], max_new_tokens=3)
+    model.look("The dog")
 
 
 def _convert(folder: Path) -> None:
@@ -223,6 +253,7 @@ USES: dict[str, Callable[[Path], None]] = {
     "encoder": _fill,
     "bert-old": _fill,
     "bert-parts": _embed,
+    "llama": _generate,
     **dict.fromkeys(("bert-converted", "bert-parts-converted", "marian-converted"), _convert),
     "translator-recipe": _read_recipe,
     "classifier-recipe": _read_recipe,
@@ -246,7 +277,7 @@ def one_case(
 ) -> dict[str, Any]:
     """Damage a folder and use it: what was done, and how it ended."""
     from faults.mutations import mutate
-    from regard.ground.errors import LONGEST, BadInput
+    from regard.core.errors import LONGEST, BadInput
 
     draw = random.Random(f"{seed}/{number}")
     kind = draw.choice([one for one in USES if kinds in one and (folders / one).is_dir()])

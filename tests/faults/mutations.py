@@ -14,11 +14,27 @@ from typing import Any
 
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights.files import read_pickled, read_tensors, write_tensors
 
 DEEP = 100_000
 HOLE = 1 << 40
+TOKENIZER = "tokenizer.json"
+PATTERNS = (
+    *(
+        "(x+x+)+y",
+        "(a|a)*b",
+        "(a*)*b",
+        "a+b|.",
+        r"\s+$",
+        r"(\w+\s?)*z",
+        "x*",
+        "",
+        "(",
+        r"\p{L}+|\s",
+    ),
+    *("a{1,9999}{1,9999}", r"(?<=a+)b", r"(.*)\1+z"),
+)
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 3, 7, 10**5, 10**9, 2**31, 2**63, 2**64, 10**30),
     *(0.0, 0.5, -0.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf),
@@ -49,6 +65,8 @@ def mutate(folder: Path, draw: random.Random, harm: Path) -> str:
     path = draw.choice(files)
     ways: list[Callable[[Path, random.Random], str]] = [*PLAIN]
     ways += BY_SUFFIX.get(path.suffix, []) * 4  # those that get further than to the parser
+    if path.name == TOKENIZER:
+        ways += [change_tokenizer] * 8
     if path.suffix == ".bin":
         ways += [lambda path, draw: harmful(path, draw, harm)] * 2
     way = draw.choice(ways)
@@ -186,6 +204,42 @@ def _other_value(value: Any, draw: random.Random) -> Any:
         near = (value + 1, value - 1, -value, value * 2, value * 10**6, float(value), value + 0.5)
         return draw.choice(near)
     return draw.choice(VALUES)
+
+
+def change_tokenizer(path: Path, draw: random.Random) -> str:
+    """A part of a tokenizer.json that hangs, fills the memory or lets the library panic."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return flip_bits(path, draw)
+    if not isinstance(content, dict):
+        return flip_bits(path, draw)
+    many = draw.choice((1, 3, 40, 5_000))
+    pattern = draw.choice(PATTERNS)
+    replaced = {"String": draw.choice("aeo ")} if draw.random() < 0.5 else {"Regex": pattern}
+    replace = {"type": "Replace", "pattern": replaced, "content": draw.choice(("", "aa", "a" * 99))}
+    cut = {"type": "Split", "pattern": {"Regex": pattern}, "invert": draw.random() < 0.5}
+    tokens = {"x": {"id": "x", "ids": [1] * many, "tokens": ["x"] * many}}
+    form = [{"SpecialToken": {"id": "x", "type_id": 0}}] * many + [
+        {"Sequence": {"id": "A", "type_id": 0}}
+    ] * draw.choice((1, 2))
+    template = {"type": "TemplateProcessing", "single": form, "pair": form}
+    steps: dict[str, tuple[str, list[dict[str, Any]]]] = {
+        "normalizer": ("normalizers", [replace] * many),
+        "decoder": ("decoders", [replace] * many),
+        "pre_tokenizer": ("pretokenizers", [{**cut, "behavior": "Isolated"}] * min(many, 40)),
+        "post_processor": (
+            *("processors",),
+            [{**template, "special_tokens": tokens}] * draw.choice((1, 2, 30)),
+        ),
+    }
+    part = draw.choice([*steps])
+    name, every = steps[part]
+    if draw.random() < 0.5 and isinstance(before := content.get(part), dict):
+        every = [*every, before]
+    content[part] = {"type": "Sequence", name: every}
+    path.write_text(json.dumps(content))
+    return f"{part}: {many} × {json.dumps(every[0]):.200}"
 
 
 def nest_json(path: Path, draw: random.Random) -> str:

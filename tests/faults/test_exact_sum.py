@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.parallel import check_processes
 from regard.training.recipe.tables import DistributedConfig
 from small import tensors_of, write_corpus

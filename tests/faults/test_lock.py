@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from regard.ground.lock import LOCK
+from regard.core.lock import LOCK
 from small import write_corpus
 from verb import run
 from warm import WarmProcess

@@ -10,7 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from regard.training import distributed
-from regard.training.distributed import RankWatch
+from regard.training.distributed import RankWatch, SignOfLife
 from small import start, tensors_of, write_corpus
 from warm import start_ranks
 
@@ -109,17 +109,26 @@ def test_a_process_that_hangs_is_named(tmp_path, where):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["os.kill(os.getpid(), 9)", "raise RuntimeError('no paper')"])
-def test_torchrun_starts_a_run_again(tmp_path, fault):
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ((), READING),
+        (("distributed.kind=fsdp",), READING),
+        (("distributed.kind=fsdp",), ("Seq2Seq.collate", 3)),  # the only checkpoint is of step 0
+    ],
+    ids=["ddp", "fsdp", "fsdp, at once"],
+)
+def test_torchrun_starts_a_run_again(tmp_path, fault, settings, where):
     """Which goes on from its last checkpoint, to the same bits.
 
     The store of the launcher still has what the first processes wrote, such as a failure.
     """
-    words, variables = begin(tmp_path, fault)
+    words, variables = begin(tmp_path, fault, *settings, where=where)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     process = start(*torchrun, "--max-restarts", "1", *words, **variables)
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 0, said
-    straight, variables = begin(tmp_path, "pass")
+    straight, variables = begin(tmp_path, "pass", *settings, where=where)
     straight = [tmp_path / "straight" if word == tmp_path / "out" else word for word in straight]
     for rank in start_ranks(*straight, **variables):
         rank.communicate(timeout=120)
@@ -136,27 +145,29 @@ def clock(monkeypatch):
 
 def test_a_neighbour_without_signs_of_life_is_gone(clock):
     neighbour = RankWatch(3, timeout=600)
-    assert neighbour.fault("", begun=0) == ""
+    assert neighbour.fault(None, begun=0) is None
     clock[0] = 100.0  # it has not joined yet
-    assert neighbour.fault("", begun=0) == ""
-    assert neighbour.fault("1 0", begun=0) == ""
+    assert neighbour.fault(None, begun=0) is None
+    assert neighbour.fault(SignOfLife(1, 0), begun=0) is None
     clock[0] = 159.0
-    assert neighbour.fault("1 0", begun=0) == ""
+    assert neighbour.fault(SignOfLife(1, 0), begun=0) is None
     clock[0] = 161.0
-    assert neighbour.fault("1 0", begun=0) == "rank 3 is gone: no sign of life for 60 s"
-    assert neighbour.fault("2 0", begun=0) == ""
+    fault = neighbour.fault(SignOfLife(1, 0), begun=0)
+    assert str(fault) == "rank 3 is gone: no sign of life for 60 s"
+    assert neighbour.fault(SignOfLife(2, 0), begun=0) is None
     clock[0] = 500.0  # it has ended
-    assert neighbour.fault("left", begun=0) == ""
+    assert neighbour.fault(SignOfLife(0, 0, left=True), begun=0) is None
 
 
 def test_a_neighbour_that_falls_behind_hangs(clock):
     neighbour = RankWatch(3, timeout=600)
     for second in range(0, 2_000, 10):  # all wait, for an evaluation perhaps
         clock[0] = float(second)
-        assert neighbour.fault(f"{second} 5", begun=5) == ""
+        assert neighbour.fault(SignOfLife(second, 5), begun=5) is None
     for second in range(2_000, 2_590, 10):
         clock[0] = float(second)
-        assert neighbour.fault(f"{second} 5", begun=6) == ""
+        assert neighbour.fault(SignOfLife(second, 5), begun=6) is None
     clock[0] = 2_600.0
-    assert "rank 3 hangs: for 600 s it has been behind others" in neighbour.fault("9999 5", begun=6)
-    assert neighbour.fault("10000 6", begun=6) == ""
+    fault = neighbour.fault(SignOfLife(9999, 5), begun=6)
+    assert str(fault) == "rank 3 hangs: for 600 s it has been behind others"
+    assert neighbour.fault(SignOfLife(10000, 6), begun=6) is None

@@ -26,7 +26,7 @@ def ranks(count: int):
 
 
 def test_two_shards_give_the_losses_of_one_process(tmp_path):
-    alone, together = losses(write_corpus(tmp_path, depth=2), STILL, SMOOTH, *FSDP)
+    alone, together = losses(write_corpus(tmp_path, depth=3), STILL, SMOOTH, *FSDP)
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
     plain, divided = (tmp_path / name / "model" for name in ("alone", "together"))
@@ -59,7 +59,7 @@ MORE = {
 @pytest.mark.parametrize("more", MORE.values(), ids=MORE.keys())
 def test_translators(tmp_path, settings, count, more):
     alone, together = losses(
-        write_corpus(tmp_path, depth=2), *more, STILL, *settings, launch=ranks(count)
+        write_corpus(tmp_path, depth=3), *more, STILL, *settings, launch=ranks(count)
     )
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=2e-5)

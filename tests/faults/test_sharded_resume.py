@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.checkpoint import Checkpoints
 from regard.training.dry_run import estimate_rank
 from regard.weights.files import read_tensors
 from small import journal_of, write_corpus
-from small_ranks import SMOOTH, STILL, losses_of
+from small_ranks import SMOOTH, STILL, losses_of, same, tensors_at
 from small_rnn import prepared, write_streams
 from verb import run
 from warm import start_ranks
@@ -30,18 +30,6 @@ def train(recipe: Path, out: Path, ranks: int, *settings: str, resume: bool = Fa
     for process in start_ranks("-m", "regard", *words, *more, world=ranks):
         said = process.communicate(timeout=200)[1]
         assert process.returncode == 0, said
-
-
-def tensors_at(out: Path, step: int) -> dict[str, torch.Tensor]:
-    """All tensors of a checkpoint."""
-    groups = Checkpoints(out / "checkpoints").load(step)[1]
-    return {
-        f"{group}/{name}": tensor for group, part in groups.items() for name, tensor in part.items()
-    }
-
-
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.slow

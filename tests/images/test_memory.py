@@ -1,6 +1,8 @@
 """The memory of decoding: a few bytes a pixel, and one budget of pixels for all workers."""
 
+import struct
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -8,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.core.errors import BadInput
 from regard.images import decode
 from regard.images.decoding_pool import PIXELS, DecodingPool, SharedBudget
 from regard.images.processor import ImageProcessor
 from warm import WarmProcess
 
 Image = pytest.importorskip("PIL.Image")
+PngImageFile = pytest.importorskip("PIL.PngImagePlugin").PngImageFile
 
 SIDE = 3_000
 PEAK = """
@@ -128,3 +132,41 @@ def test_workers_share_the_budget(tmp_path):
                 with pytest.raises(TimeoutError):
                     results.result(timeout=0.2)
             assert results.result(timeout=60) == [True] * 2
+
+
+BOMBS = {
+    "colour": ("RGB", 9_400, "337 MiB"),
+    "palette": ("P", 9_400, "421 MiB"),
+    "black and white": ("1", 9_400, "421 MiB"),
+    "transparent": ("RGBA", 4_200, "134 MiB"),
+    "16 bits": ("I;16", 5_000, "143 MiB"),
+}
+
+
+@pytest.mark.parametrize(("mode", "side", "needed"), BOMBS.values(), ids=BOMBS.keys())
+def test_a_small_file_that_unpacks_to_a_large_picture_is_refused(mode, side, needed, monkeypatch):
+    """By its header: nothing of it is decoded."""
+    content = png_of(mode, side)
+    monkeypatch.setattr(PngImageFile, "load", lambda self: pytest.fail("was decoded"))
+    said = rf"x\.png: {side:,} × {side:,} pixels of mode {mode} need {needed} to decode, more than"
+    with pytest.raises(BadInput, match=rf"{said} the limit of 128$"):
+        decode.decode_image(content, "x.png")
+
+
+def png_of(mode: str, side: int) -> bytes:
+    """A file whose header promises a square of pixels, of which none follow."""
+    bits, colour = {"RGB": (8, 2), "P": (8, 3), "1": (1, 0), "RGBA": (8, 6), "I;16": (16, 0)}[mode]
+    header = struct.pack(">IIBBBBB", side, side, bits, colour, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"PLTE", bytes(3)), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
+    lines = (
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+        if name != b"PLTE" or colour == 3
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(lines)
+
+
+def test_a_picture_of_8k_is_read():
+    pixels = Image.new("RGB", (7_680, 4_320))
+    decode.check_memory(pixels)
+    decode.check_memory(Image.new("RGBA", (4_096, 4_096)))

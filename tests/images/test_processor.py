@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.errors import BadInput, BadItem
+from regard.core.errors import BadInput, BadItem
 from regard.images import decode
 from regard.images.decode import decode_image, read_image
 from regard.images.processor import ImageProcessor

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.decoding import cuda_graph
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.tape import Tape
+from regard.generation import cuda_graph
 from regard.inference import captured_encoder
 from regard.inference.captured_encoder import CapturedStack, capture_encoder
 from regard.models.facts import change

@@ -7,18 +7,20 @@ import json
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from regard.cli.io.line_io import LineSource, parser_of, run_component
-from regard.ground.errors import BadInput, BadItem
+from regard.core.errors import BadInput, BadItem
+from regard.experiments.bulk.component_runs import ComponentRun
+from regard.experiments.bulk.line_source import LineSource, ResultForm, parser_of
+from regard.generation.beam import Beam
+from regard.generation.sample import Sample
 from regard.inference.component import Result
 from regard.inference.decoder_model import Method, Request
 from regard.inference.generator import Ending
-from regard.search.beam import Beam
-from regard.search.sample import Sample
 from regard.tasks.components import COMPONENTS, ComponentSpec
 from safety.frozen_folders import differences
 from small_bert import SENTENCES
@@ -198,8 +200,8 @@ def test_the_command_line_prints_records_and_lines(cases, name, tmp_path, capsys
     (tmp_path / "in").write_bytes(b"\n".join([first, bad, *others]) + b"\n")
     source = LineSource(str(tmp_path / "in"), parser_of(case.component, None), skip_bad=True)
     component = case.component
-    run_component(source, component, None, as_json=True)
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ComponentRun(source, component, ResultForm(as_json=True)).write(written := BytesIO())
+    printed = [json.loads(line) for line in written.getvalue().splitlines()]
     expected = [record for records in case.expected.values() for record in records]
     bad_records = [record for record in printed if "error" in record]
     assert len(bad_records) == 1 and str(tmp_path / "in") in bad_records[0]["error"]
@@ -208,8 +210,8 @@ def test_the_command_line_prints_records_and_lines(cases, name, tmp_path, capsys
     assert all(("line" in record) == component.is_numbered for record in good)
     good = [{k: v for k, v in record.items() if k not in envelope} for record in good]
     assert [*differences("", expected, good, 1e-4, 1e-5)] == []
-    run_component(source, component, None, as_json=False)
-    lines = capsys.readouterr().out.splitlines()
+    ComponentRun(source, component, ResultForm()).write(written := BytesIO())
+    lines = written.getvalue().decode().splitlines()
     assert "" in lines and len(lines) == len(expected) + 1
 
 

@@ -8,14 +8,19 @@ import torch
 
 import regard
 from regard.api import Model
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
+from regard.models.folders.loaded_model import check_scores
 from regard.models.folders.sentence_transformers import embedding_of, files_of
 from regard.models.pools import LastToken
 from regard.text.templates import Template
 from regard.text.tokenizers.wordpiece import WordPiece
+from serving.running_server import running
 from small_bert import SENTENCES, model, small_bert, vocabulary
+from small_families import FACTS, IDS, small_family
+from small_mistakes import TRANSLATORS, small_translator
+from verb import run
 
 TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]
 MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
@@ -30,6 +35,7 @@ def with_files(folder, modules=MODULES, pool="mean_tokens", longest=12, lower=Fa
     ]
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
     pooling = {f"pooling_mode_{mode}": mode in pool.split("+") for mode in modes}
+    pooling |= {"include_prompt": more.pop("include_prompt", True)}
     (folder / "1_Pooling").mkdir()
     (folder / "modules.json").write_text(json.dumps(listed))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
@@ -133,7 +139,10 @@ def test_the_files_survive_conversion(tmp_path):
         ({"modules": {**MODULES, "Dense": "3_Dense"}}, "a module Dense is not supported"),
         ({"pool": "mean_tokens+max_tokens"}, "this kind of pooling"),
         ({"pool": "mean_sqrt_len_tokens"}, "this kind of pooling"),
-        ({"default_prompt_name": "query"}, "a default prompt"),
+        ({"default_prompt_name": "query"}, "default_prompt_name 'query' is none of prompts"),
+        ({"prompts": ["query: "]}, "prompts must be texts by name"),
+        ({"prompts": {"query": 3}}, "prompts must be texts by name"),
+        ({"prompts": {"query": "q"}, "include_prompt": False}, "include_prompt = false"),
     ],
 )
 def test_what_cannot_be_done_is_reported(tmp_path, changes, reason):
@@ -143,6 +152,59 @@ def test_what_cannot_be_done_is_reported(tmp_path, changes, reason):
     torch.testing.assert_close(
         loaded.embed(TEXTS, "mean"), model("states").embed(TEXTS), atol=1e-5, rtol=1e-5
     )
+
+
+PROMPTS = {"query": "The STORM: ", "passage": "", "document": "she read: "}
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("default", [None, "query", "passage"])
+def test_prompts_are_put_before_texts(tmp_path, default, lower):
+    more = {"prompts": PROMPTS, "default_prompt_name": default}
+    loaded = regard.load(with_files(tmp_path / "st", lower=lower, **more), "cpu")
+    plain = regard.load(with_files(tmp_path / "plain", lower=lower), "cpu")
+    for name, prompt in {**PROMPTS, None: PROMPTS.get(default, "")}.items():
+        expected = plain.embed([prompt + text for text in TEXTS])
+        found = loaded.embed(TEXTS, prompt_name=name)
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+        assert torch.equal(found, plain.embed(TEXTS)) == (not prompt)
+    component, longest = loaded.component("embed", prompt_name="document"), 12
+    words = len(loaded.tokens(["she read: storm"])[0].ids)
+    assert component.token_count("storm", longest) == words
+    rows = component.prepare(["storm", "storm " * 9], [0, 1])
+    assert [row.cut for row in rows] == [False, True]  # 9 words alone have room
+    assert not loaded.component("embed", prompt_name="passage").prepare(["storm " * 9], [0])[0].cut
+    again = regard.load(saved(loaded, tmp_path / "ours"), "cpu")
+    assert torch.equal(again.embed(TEXTS), loaded.embed(TEXTS))
+    assert again.notes["embedding"]["prompts"] == PROMPTS
+
+
+def saved(loaded, folder):
+    loaded.save(folder)
+    return folder
+
+
+def test_pairs_and_ids_have_no_prompt(tmp_path):
+    more = {"prompts": PROMPTS, "default_prompt_name": "query"}
+    loaded = regard.load(with_files(tmp_path / "st", **more), "cpu")
+    plain = regard.load(with_files(tmp_path / "plain"), "cpu")
+    others = [("The storm", "came in"), [2, 7, 8, 3]]
+    torch.testing.assert_close(loaded.embed(others), plain.embed(others), atol=1e-6, rtol=1e-5)
+    loaded.embed(others, prompt_name="passage")  # which is empty
+    for given in others:
+        with pytest.raises(BadInput, match="a prompt is put before a text, not before a pair"):
+            loaded.embed([given], prompt_name="query")
+
+
+def test_prompts_that_a_model_does_not_have(tmp_path):
+    loaded = regard.load(with_files(tmp_path / "st", prompts=PROMPTS), "cpu")
+    known = "no prompt 'qurey'; its prompts are query, passage, document"
+    with pytest.raises(BadInput, match=known):
+        loaded.embed(["a"], prompt_name="qurey")
+    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    for other in (model("states"), translator):
+        with pytest.raises(BadInput, match="no prompt 'query'; it has no prompts"):
+            other.embed(["a"], prompt_name="query")
 
 
 @pytest.mark.parametrize(("pool", "name"), [("cls_token", "first"), ("max_tokens", "max")])
@@ -177,8 +239,57 @@ def test_damaged_files_are_named(tmp_path, content):
         regard.load(folder, "cpu")
 
 
-def test_a_broken_model_is_reported():
+def test_a_broken_model_is_reported(tmp_path):
     broken = model("states")
     broken.module.trunk.embed.norm.bias.data.fill_(float("nan"))
-    with pytest.raises(BadInput, match="the model is broken"):
-        broken.embed(["storm"])
+    weight = r"; the weight trunk\.embed\.norm\.bias is NaN or infinite \(16 of 16 numbers\)"
+    for method in (broken.embed, broken.encode):
+        with pytest.raises(BadInput, match="the model is broken: its states are NaN.*" + weight):
+            method(["storm"])
+    broken.save(tmp_path / "model")
+    refused = run("embed", tmp_path / "model", stdin="storm\n", code=2).stderr
+    assert "the weight trunk.embed.norm.bias is NaN" in refused.splitlines()[-1]
+    with running({"broken": broken}) as server:
+        for path in ("/embed", "/embed_all"):
+            response = server.post(path, {"inputs": "storm"})
+            assert response.status_code == 400
+            assert "trunk.embed.norm.bias" in response.json()["error"]
+
+
+@pytest.mark.parametrize("family", [name for name in FACTS if name != "vit"])
+def test_a_nan_in_any_weight_of_an_encoder_is_refused(family, tmp_path):
+    """Where torch's attention would hide it, before the model runs."""
+    inspected = small_family(family)
+    runner, facts = inspected, inspected.facts
+    path = facts.encoder.state_path(facts.encoder_path, -1)
+    passed = []
+    for name, weight in runner.module.encoder.named_parameters():
+        before = weight.detach().clone()
+        weight.data.fill_(float("nan"))
+        try:
+            check_scores(runner.module, tmp_path)
+            runner.states(runner.read_rows([IDS]), path)
+            passed.append(name)
+        except BadInput as error:
+            assert f"the weight {facts.encoder_path}" in str(error), error
+        finally:
+            weight.data.copy_(before)
+    assert {*passed} <= {"query_embed.weight"}  # XLNet's, for pre-training
+
+
+def test_a_broken_weight_of_scores_is_refused_with_its_folder(tmp_path):
+    broken = model("states")
+    broken.module.trunk.blocks[1].attention.qkv.weight.data[0, 0] = float("nan")
+    broken.save(tmp_path / "model")
+    refused = run("embed", tmp_path / "model", stdin="storm\n", code=2).stderr
+    fault = (
+        "the weight trunk.blocks.1.attention.qkv.weight is NaN or infinite; copy the folder again"
+    )
+    assert refused.splitlines()[-1].endswith(f"model: {fault}")
+
+
+def test_values_that_overflow_are_told_from_broken_weights():
+    overflowing = model("states")
+    overflowing.module.trunk.embed.norm.bias.data.fill_(3e38)
+    with pytest.raises(BadInput, match=r"broken.*; all weights are finite, so values overflow"):
+        overflowing.encode(["storm"])

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from closeness import SCALARS
-from regard.ground.errors import BadInput
-from regard.inference import batch_runner as rows_module
+from regard.core.errors import BadInput
+from regard.inference import predictor as rows_module
 from regard.inference.classifier import MultiLabelPrediction, NumberPrediction
 from regard.inference.fill_mask import MaskFiller
 from regard.tasks.question_answering import AnswerPrediction

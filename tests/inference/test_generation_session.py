@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.decoding import EAGER, cuda_graph
+from regard.generation import EAGER, cuda_graph
+from regard.generation.beam import Beam
+from regard.generation.greedy import Greedy
+from regard.generation.sample import Sample
 from regard.inference.decoder_model import Method, Request
 from regard.inference.generation_session import GenerationSession
 from regard.inference.generator import Ending
 from regard.inference.slot_batch import SlotBatch
-from regard.inside.edits import EditList
-from regard.models.edits import LayerOff
-from regard.search.beam import Beam
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample
+from regard.models.edits import EditList, LayerOff
 from small_gpt import POSITIONS, small_gpt2, write_gpt2
 from small_rnn_lm import small_lstm
 
@@ -120,7 +119,7 @@ def test_writers_that_cannot_share_a_batch_are_told(model):
     assert generator.writer().joins
     assert not generator.writer(Method(Beam(2))).joins
     assert not generator.embedder().joins
-    assert not small_lstm().runner.writer().joins
+    assert not small_lstm().writer().joins
 
 
 def slot_session(model, slots):

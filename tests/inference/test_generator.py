@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
 
 import regard
-from regard import decoding
-from regard.ground.errors import BadInput
+from regard import generation
+from regard.core.errors import BadInput
+from regard.generation import Beam, Diverse, Greedy, MinimumRisk, Sample
 from regard.inference.generator import Ending
-from regard.search import Beam, Diverse, Greedy, MinimumRisk, Sample
 from small_gpt import POSITIONS, write_gpt2
 
 transformers = pytest.importorskip("transformers")
@@ -44,7 +44,7 @@ def model(folder):
 
 def with_engine(model, name):
     """The generator of a model, stepped by that engine."""
-    return replace(model.generator, engine=decoding.build_engine(name, model.module, "fp32"))
+    return replace(model.generator, engine=generation.build_engine(name, model.module, "fp32"))
 
 
 @pytest.fixture(scope="module")

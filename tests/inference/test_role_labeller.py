@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
+from regard.core.errors import BadInput
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 from regard.inference.role_labeller import RoleLabeller, legal_transitions, split_input
+from regard.layers.crf import best_labels
 from regard.models.label_heads import TokenLabelHead
-from regard.parts.crf import best_labels
 from small_bert import SENTENCES
 from small_roles import TAGS
 from small_roles import small_labeller as model
@@ -56,7 +56,7 @@ def test_frames_are_the_best_with_the_verb_at_the_predicate(mark):
         window = labeller.tokenizer.template.row_around(
             labeller.tokenizer.pieces(words), predicate, 24, as_pair=mark == "pair"
         )
-        (logits_LV,) = labeller.logits_of(TokenLabelHead, [window.row])
+        (logits_LV,) = labeller.head_logits(TokenLabelHead, [window.row])
         logits_NV = logits_LV[window.first_tokens].double()
         legal = [
             one

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import regard
 from closeness import SCALARS
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.component import Result
+from regard.inference.encoder_model import EncoderModel
 from regard.inference.score_text import TextScore, TextScorer, windows
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
@@ -193,7 +194,7 @@ def test_what_cannot_be_scored_is_refused(causal, masked):
         causal.score(TEXTS[0])
     facts = causal.facts.with_heads()
     with pytest.raises(BadInput, match="neither a causal nor a masked language model"):
-        TextScorer(facts.build(), facts, None)
+        TextScorer(EncoderModel(LoadedModel(causal.paper, facts, facts.build())))
     facts = change(masked.facts, output_heads=(NextTokenHead(),))
     with pytest.raises(BadInput, match="sees the tokens that it predicts"):
         regard.Model(LoadedModel(masked.paper, facts, facts.build())).score([[1, 2]])

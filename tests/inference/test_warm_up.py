@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from regard.api import Model
-from regard.decoding.cuda_graph import WARM_UP, CudaGraphEngine
+from regard.generation.beam import Beam
+from regard.generation.cuda_graph import WARM_UP, CudaGraphEngine
 from regard.inference import decoder_model
 from regard.inference.decoder_model import Method, Request
-from regard.search.beam import Beam
 from small_mistakes import TRANSLATORS, small_translator
 
 TEXTS = ["the owl sees the cow", "the cow", "owl", "the owl"]

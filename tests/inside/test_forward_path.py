@@ -5,7 +5,16 @@ import sys
 
 import pytest
 
-from regard.inside.forward_path import PathStep, count_lines, forward_path, load_path, trace
+from regard import BadInput
+from regard.experiments.paper_path import train_path
+from regard.inside.forward_path import (
+    PathStep,
+    beam_path,
+    count_lines,
+    forward_path,
+    load_path,
+    trace,
+)
 from regard.models.papers import LINEAGE, paper
 from verb import run
 
@@ -61,8 +70,8 @@ def test_loading_reads_a_folder():
 
 def test_what_an_import_runs_does_not_count():
     def imports():
-        sys.modules.pop("regard.inside.views.line_chart", None)
-        import regard.inside.views.line_chart  # noqa: F401
+        sys.modules.pop("regard.views.line_chart", None)
+        import regard.views.line_chart  # noqa: F401
 
     assert trace(imports) == []
     assert sys.getprofile() is None
@@ -85,14 +94,42 @@ def test_the_verb_prints_it_plain_and_as_json():
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--path",), ("BERT", "GPT", "--path"), ("BERT", "--train"), ("BERT", "--path", "--results")],
+    [
+        ("--path",),
+        ("BERT", "GPT", "--path"),
+        ("BERT", "--train"),
+        ("BERT", "--path", "--train", "--load"),
+        ("BERT", "--path", "--results"),
+    ],
 )
 def test_a_path_is_of_one_model(arguments):
     assert "--path" in run("papers", *arguments, code=2).stderr
 
 
+def test_one_step_of_training_is_its_rows_its_loss_and_its_update():
+    steps = train_path(paper("BERT"), "tiny")
+    assert steps[0].function == "Trainer.step"
+    files = count_lines(step.file for step in steps)
+    assert {"objectives/masked_lm.py", "models/transformer.py", "training/optimiser.py"} <= {*files}
+    assert not {"training/train.py", "training/recipe_files.py", "models/folders/folder.py"} & {
+        *files
+    }
+    called = functions(steps)
+    assert "ModelOptimiser.step" in called and "TrainableModel.__init__" not in called
+
+
+def test_one_step_of_a_beam_search_reads_no_source():
+    steps = beam_path(paper("Transformer"), "base")
+    assert steps[0].function == "Search.__call__"
+    called = functions(steps)
+    assert "EncoderDecoderModule.decode" in called and "EncoderDecoderModule.encode" not in called
+    with pytest.raises(BadInput, match="BERT: is no encoder-decoder"):
+        beam_path(paper("BERT"), "tiny")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["GPT-2", "ViT", "Transformer", "ELMo", "Lin"])
 def test_training_has_a_path(name):
-    lines = run("papers", name, "--path", "--train").stdout
-    assert "train" in lines and "optim" in lines
+    one, whole = (run("papers", name, "--path", kind).stdout for kind in ("--train", "--run"))
+    assert "optim" in one and "recipe_files" not in one
+    assert {*one.splitlines()[2:-1]} and "train_events" in whole

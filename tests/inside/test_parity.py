@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.batch import TokenRow
+from regard.core.batch import TokenRow
 from regard.inside import parity
 from regard.models.facts import change, paths
 from regard.models.features import Features

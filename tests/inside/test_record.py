@@ -5,12 +5,14 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from regard import BadInput, Record, Tape
-from regard.inside.record import of_one_input
+from regard import BadInput, Model, Record, Tape
+from regard.inside.attention.attention_record import unpack_weights
+from regard.inside.record import of_one_input, record
 from regard.inside.record_file import VERSION, SavedValues, write
-from regard.inside.views.attention_record import unpack_weights
 from small_bert import model as small_encoder
+from small_families import FACTS, IDS, OTHER_IDS, small_family
 from small_images import small_vit
+from small_mistakes import TRANSLATORS, small_translator
 
 TEXT = "the old cat came"
 
@@ -129,6 +131,66 @@ def test_records_of_images(tmp_path):
     assert np.array_equal(loaded.image.pixels_HWC, record.image.pixels_HWC)
     assert loaded.image.grid == record.image.grid and loaded.image.tokens == record.image.tokens
     assert [*loaded] == [*record]
+
+
+@pytest.mark.parametrize("family", [name for name in FACTS if name != "vit"])
+def test_ids_are_recorded_without_a_tokenizer(family):
+    model = small_family(family)
+    paired = len(model.facts.sides) > 1
+    given = (IDS, OTHER_IDS) if paired else (IDS,)
+    rows = model.label(given if paired else IDS)
+    recorded, _ = record(model, rows, values=["weights", "states"], compare=True)
+    for site in model.sites:
+        shown = recorded.attention(site.name).map()
+        names = ["⟨begin⟩", *map(str, OTHER_IDS)] if paired else [*map(str, IDS)]
+        keys = [*map(str, IDS)] if site.name in ("encoder", "cross") else names
+        assert [*shown.keys] == keys
+    # Logits of an output layer with weights of size 1 are √width times as large.
+    larger = model.facts.encoder.width**0.5 if getattr(model.facts, "head_std", None) else 1.0
+    assert recorded.difference < 1e-5 * larger
+    side = model.facts.sides[0]
+    assert [*np.asarray(rows[side].row.tokens)] == IDS
+    if paired:
+        assert rows["target"].queries.subwords == (*map(str, OTHER_IDS), "⟨end⟩")
+        ((source, _),) = model.read_pairs([given])
+        assert source == IDS
+    else:
+        with pytest.raises(BadInput, match="give one list"):
+            model.label((IDS, OTHER_IDS))
+
+
+def test_a_text_without_a_tokenizer_is_refused_by_what_reads_ids():
+    with pytest.raises(
+        BadInput, match=r"no tokenizer files: from Python, record\(\) reads token ids"
+    ):
+        small_family("bert").read(TEXT)
+
+
+def test_ids_give_what_their_text_gives(model):
+    (row,) = model.runner.read_rows([TEXT])
+    (expected,) = model.record([TEXT], values=["weights", "states"])
+    for ids in (row.tokens, row.tokens.tolist(), (*row.tokens.tolist(),), torch.tensor(row.tokens)):
+        (found,) = model.record([ids], values=["weights", "states"])
+        assert found.keys() == expected.keys() and found.difference == expected.difference
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, expected[name])
+        ours, theirs = found.key_labels["trunk"], expected.key_labels["trunk"]
+        assert ours.subwords == theirs.subwords
+    refused = {"nor token ids": [1.5], "no tokens": (), "vocabulary": [10**6]}
+    for message, wrong in (refused | {"more than two texts": ("a", "b", "c")}).items():
+        with pytest.raises(BadInput, match=message):
+            model.record([wrong])
+
+
+def test_a_translator_translates_ids_that_have_no_target():
+    model = Model(small_translator(next(iter(TRANSLATORS))))
+    (ids,) = model.translator.read_rows(["the owl"])
+    ((best, *_),) = model.translate([ids])
+    (found,), (expected,) = model.record([ids]), model.record([(ids, best.hypothesis.tokens)])
+    assert found.keys() == expected.keys() and len(found)
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name])
+    assert found.difference < 1e-5
 
 
 def test_a_record_is_a_mapping(model):

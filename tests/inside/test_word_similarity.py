@@ -9,8 +9,8 @@ import torch
 
 import regard
 from closeness import VALUES
+from regard.core.errors import BadInput
 from regard.data.readers.static_vectors import StaticVectors
-from regard.ground.errors import BadInput
 from regard.inside.neighbours import word_vectors
 from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
 from regard.models.facts import change

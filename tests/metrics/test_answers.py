@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold, exact_match, normalised, token_f1
 
 WORDS = st.sampled_from(["red", "Green", "blue!", "the", "A", "an", "-", "theme", "U.S."])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.bleu import TOKENIZERS, Explanation, Ngram, bleu, bleu_metric, explain
 
 CAT = ["the cat the cat on the mat"]

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from regard.ground.errors import BadInput
-from regard.metrics.assignment import best_assignment
+from regard.core.errors import BadInput
 from regard.metrics.coreference_scores import (
     PronounDecision,
+    best_assignment,
     coreference_scores,
     pronoun_scores,
     without_singletons,

@@ -14,6 +14,8 @@ from regard.metrics.intervals import (
     student_quantile,
 )
 
+MANY = 1_000  # examples: enough for a test
+
 
 def mean(sums):
     return sums[0] / sums[1]
@@ -57,18 +59,37 @@ def test_one_segment_has_nothing_to_vary():
 
 def test_p_value_counts_chance_differences_no_smaller_than_the_real_one():
     baseline, system = np.zeros(4), np.array([1.0, 2.0, 3.0, 6.0])  # centred: -2, -1, 0, 3
-    assert paired_p_value(baseline, system, 2.5) == 2 / 5
-    assert paired_p_value(baseline, system, -2.5) == 2 / 5
-    assert paired_p_value(baseline, system, 3.0) == 2 / 5
-    assert paired_p_value(baseline, system, 3.1) == 1 / 5
+    assert paired_p_value(baseline, system, 2.5, MANY) == 2 / 5
+    assert paired_p_value(baseline, system, -2.5, MANY) == 2 / 5
+    assert paired_p_value(baseline, system, 3.0, MANY) == 2 / 5
+    assert paired_p_value(baseline, system, 3.1, MANY) == 1 / 5
 
 
 def test_p_value_is_two_sided():
     baseline, system = np.zeros(4), np.array([1.0, 2.0, 3.0, 6.0])  # centred: -2, -1, 0, 3
     for difference in (1.5, 2.0, -2.0):
-        assert paired_p_value(baseline, system, difference) == 3 / 5
-    assert paired_p_value(system, baseline, 2.0) == 3 / 5
-    assert paired_p_value(-system, -baseline, 2.0) == 3 / 5
+        assert paired_p_value(baseline, system, difference, MANY) == 3 / 5
+    assert paired_p_value(system, baseline, 2.0, MANY) == 3 / 5
+    assert paired_p_value(-system, -baseline, 2.0, MANY) == 3 / 5
+
+
+def test_few_examples_have_no_p_value():
+    """One example of twenty that only one system has right: its bootstrap says p = .001."""
+    baseline, system = np.zeros(4), np.array([1.0, 2.0, 3.0, 6.0])
+    assert paired_p_value(baseline, system, 2.5, 49) is None
+    assert paired_p_value(baseline, system, 2.5, 50) == 2 / 5
+
+
+@pytest.mark.parametrize("examples", [50, 100])
+def test_binary_examples_are_rejected_as_often_as_the_level_says(examples):
+    """Two systems that are right on half of the examples, independently."""
+    generator = np.random.default_rng(7)
+    corpora = 500
+    drawn = generator.multinomial(examples, np.full(examples, 1 / examples), size=400) / examples
+    baseline, system = generator.integers(2, size=(2, examples, corpora)).astype(np.float64)
+    draws = zip((drawn @ baseline).T, (drawn @ system).T, (system - baseline).mean(0), strict=True)
+    rejected = np.mean([paired_p_value(*one, examples) <= 0.05 for one in draws])
+    assert rejected < 0.05 + 3 * np.sqrt(0.05 * 0.95 / corpora)
 
 
 def rejections(shift: float, corpora: int = 2_000, segments: int = 120) -> float:
@@ -83,7 +104,7 @@ def rejections(shift: float, corpora: int = 2_000, segments: int = 120) -> float
     system = hardness + generator.normal(size=(segments, corpora)) + shift
     differences = (system - baseline).mean(axis=0)
     draws = zip((drawn @ baseline).T, (drawn @ system).T, differences, strict=True)
-    return float(np.mean([paired_p_value(*one) <= 0.05 for one in draws]))
+    return float(np.mean([paired_p_value(*one, segments) <= 0.05 for one in draws]))
 
 
 def test_equal_systems_are_rejected_as_often_as_the_level_says():

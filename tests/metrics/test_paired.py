@@ -8,7 +8,7 @@ import scipy.stats
 from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics import paired
 from regard.metrics.answers import answer_scores
 from regard.metrics.bleu import bleu_metric
@@ -116,7 +116,7 @@ def test_the_bootstrap_is_the_one_of_two_translations():
 
 def test_randomisation_agrees_with_scipy():
     first, second = (of_system[0].statistics for of_system in SCORES["numbers"])
-    ours = randomisation_p_value(first.rows, second.rows, first.measure)
+    ours = randomisation_p_value(first.rows, second.rows, first.measure, 4000)
 
     def difference(one, other):
         return np.corrcoef(NUMBERS[0], one)[0, 1] - np.corrcoef(NUMBERS[0], other)[0, 1]
@@ -124,7 +124,17 @@ def test_randomisation_agrees_with_scipy():
     theirs = scipy.stats.permutation_test(
         ESTIMATES, difference, permutation_type="samples", n_resamples=2000, rng=1
     )
-    assert ours == pytest.approx(theirs.pvalue, abs=0.03)
+    # Both are means of so many draws: four standard errors of their difference.
+    error = np.sqrt(theirs.pvalue * (1 - theirs.pvalue) * (1 / 4000 + 1 / 2000))
+    assert ours == pytest.approx(theirs.pvalue, abs=4 * error)
+
+
+@pytest.mark.parametrize("trials", [9, 99])
+def test_the_difference_that_was_found_is_one_of_the_trials(trials):
+    """p is (n + 1) / (N + 1), never 0 (Phipson & Smyth, 2010): here no swap has n."""
+    first, second = np.zeros((60, 1)), np.ones((60, 1))
+    measure = ExampleStatistics.of_sums(first, lambda sums: sums[0]).measure
+    assert randomisation_p_value(first, second, measure, trials) == 1 / (trials + 1)
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (1, 0), (3, 9), (40, 41), (0, 60)])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, interval
 from regard.metrics.regression import pearson, regression_scores, spearman
 

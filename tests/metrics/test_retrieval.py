@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.retrieval import ndcg, partner_scores, recall, reciprocal_rank, retrieval_scores
 
 RANKING = ["c", "a", "x", "b"]
@@ -24,6 +24,12 @@ def test_values_by_hand():
     assert reciprocal_rank(RANKING, JUDGEMENTS, 10) == 1 / 2
     assert reciprocal_rank(RANKING, JUDGEMENTS, 1) == 0
     assert ndcg([], JUDGEMENTS, 10) == recall([], JUDGEMENTS, 10) == 0
+
+
+def test_a_document_listed_twice_gains_once():
+    gained = 2 / (2 + 1 / math.log2(3) + 1 / math.log2(4))
+    assert ndcg(["a", "a", "a"], JUDGEMENTS, 10) == pytest.approx(gained)
+    assert ndcg(["a", "a"], {"a": 1.0}, 10) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.entities import LabelledSpan, spans
 from regard.metrics.roles import Argument, join_continuations, predicate_f1, role_scores, role_table
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.alignment import HOW, flipped, parse_gold, symmetrised
 
 SIZE = 6

@@ -7,12 +7,14 @@ import torch
 from torch import nn
 
 from closeness import VALUES
-from regard import decoding
-from regard.decoding import Prompts
-from regard.ground.batch import PackedTokens, pack
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.pytree import map_tensors, tensors_in
+from regard import generation
+from regard.core.batch import PackedTokens, pack
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.pytree import map_tensors, tensors_in
+from regard.generation import Prompts
+from regard.layers.dropout import RowDropout
+from regard.layers.recurrent.rnn import RNNLayer
 from regard.models.facts import change, from_json, to_json
 from regard.models.heads import NextTokenHead
 from regard.models.paper import count_parameters
@@ -21,8 +23,6 @@ from regard.models.rnn import CausalRNNFacts
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.dropout import RowDropout
-from regard.parts.recurrent.rnn import RNNLayer
 
 ROWS, LENGTH, VOCAB = 3, 8, 17
 TINY = TrunkWithHeads(
@@ -88,7 +88,7 @@ def test_it_is_the_module_of_torch(cell):
 @pytest.mark.parametrize("prompts", [[[1, 2, 3], [4], [5, 6]], [[1], [2], [3]]])
 def test_decoding_step_by_step_is_the_whole_forward_pass(prompts):
     model = built(initial="learned", last_width=4)
-    state = decoding.open(model, prompts=Prompts.of(prompts), capacity=20)
+    state = generation.open_state(model, prompts=Prompts.of(prompts), capacity=20)
     tokens_R, rows = torch.tensor([row[-1] for row in prompts]), [list(row) for row in prompts]
     torch.manual_seed(5)
     for _ in range(4):

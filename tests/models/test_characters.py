@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.layout import Layout
+from regard.core.layout import Layout
 from regard.models import characters
 from regard.models.characters import Characters, distinct_by_hash, distinct_words
 

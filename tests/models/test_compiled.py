@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, TokenRow, pack, pack_rows
-from regard.ground.machine import has
+from regard.core.batch import BatchLimits, PackedTokens, SourceTarget, TokenRow, pack, pack_rows
+from regard.core.machine import has
 from regard.models.facts import change
 from regard.models.label_heads import TokenLabelHead
 from regard.models.papers import bert

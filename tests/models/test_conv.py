@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 
 from naive import LENGTHS
-from regard.ground.batch import BatchLimits, pack
-from regard.ground.layout import Layout
+from regard.core.batch import BatchLimits, pack
+from regard.core.layout import Layout
 from regard.models.conv import ConvEncoderFacts, Convolution
 
 WIDTH = 4

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import Tape
 from regard.models.coreference_head import (
     COLUMNS,
     DOCUMENT,

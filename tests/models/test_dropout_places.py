@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dropout_graph import count_places, marked_dropout
-from regard.ground.batch import PackedTokens, SourceTarget, pack
-from regard.ground.layout import Layout
+from regard.core.batch import PackedTokens, SourceTarget, pack
+from regard.core.layout import Layout
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.heads import NextTokenHead

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import LENGTHS
-from regard.ground.layout import Layout
+from regard.core.layout import Layout
+from regard.layers.relative_score import sinusoid
 from regard.models.embedding import LearnedPositions
 from regard.models.positions import SinusoidPositions
-from regard.parts.relative_score import sinusoid
 
 
 @given(st.integers(1, 9), st.sampled_from([10_000.0, 1_000.0, 2.0]))

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from closeness import VALUES
-from regard import decoding
-from regard.ground.batch import BatchLimits, RectangleLimits, SourceTarget, pack
-from regard.ground.edits import forced_row
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, Tape
+from regard import generation
+from regard.core.batch import BatchLimits, RectangleLimits, SourceTarget, pack
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, Tape
 from regard.models.conv import ConvEncoderFacts
+from regard.models.edits import forced_row
 from regard.models.embedding import Learned
 from regard.models.encoder_decoder import EncoderDecoder, EncoderDecoderModule
 from regard.models.facts import change, difference, from_json, to_json
@@ -228,7 +228,7 @@ def test_it_learns_from_every_weight(facts):
 def test_steps_and_picks_equal_the_whole(facts):
     model = facts.build().eval()
     packed = pack(SOURCES)
-    state = decoding.open(model, packed, capacity=8)
+    state = generation.open_state(model, packed, capacity=8)
     sources, written = list(SOURCES), [[] for _ in SOURCES]
     for picked in ([2, 0, 0, 1], None, None, [1, 0, 3, 2], None, [3, 3], None):
         if picked is not None:
@@ -303,7 +303,7 @@ def test_a_watched_state_says_where_it_looked():
     packed = pack(SOURCES)
     for facts in (BAHDANAU, LUONG, change(LUONG, input_feeding=False)):
         model = facts.build().eval()
-        state = decoding.open(model, packed, capacity=8, attention=True)
+        state = generation.open_state(model, packed, capacity=8, attention=True)
         state.step(torch.tensor([1, 1, 1]))
         state.select_rows(torch.tensor([2, 1]))
         state.step(torch.tensor([2, 2]))
@@ -312,7 +312,7 @@ def test_a_watched_state_says_where_it_looked():
         assert weights_RS.isnan().sum(-1).tolist() == [2, 3]
         torch.testing.assert_close(weights_RS.nansum(-1), torch.ones(2))
     with pytest.raises(BadInput, match="has no attention"):
-        decoding.open(SUTSKEVER.build(), packed, capacity=8, attention=True)
+        generation.open_state(SUTSKEVER.build(), packed, capacity=8, attention=True)
 
 
 @pytest.mark.parametrize("name", ["sutskever", "cho", "bahdanau", "luong", "convolved to trunk"])
@@ -377,7 +377,7 @@ def test_half_precision_is_close_and_has_gradients(facts):
     assert all(one.grad is not None for one in model.parameters())
     source = pack(SOURCES)
     with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
-        step = decoding.open(model.eval(), source, capacity=8).step(torch.tensor([1, 1, 1]))
+        step = generation.open_state(model.eval(), source, capacity=8).step(torch.tensor([1, 1, 1]))
         whole = run(model, SOURCES, [[1]] * 3).float().log_softmax(-1)
     torch.testing.assert_close(step, whole, rtol=0, atol=0.03)
 
@@ -450,7 +450,7 @@ def test_cuda_agrees_with_the_cpu(facts):
         loss.backward()
         source = pack(SOURCES).to(device)
         with torch.inference_mode():
-            state = decoding.open(model, source, capacity=8)
+            state = generation.open_state(model, source, capacity=8)
             state.step(torch.tensor([1, 2, 3], device=device))
             state.select_rows(torch.tensor([2, 0], device=device))
             step = state.step(torch.tensor([4, 5], device=device))

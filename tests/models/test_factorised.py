@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, to_json
 from regard.models.label_heads import MLMHead

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.layers.activation import ACTIVATIONS
+from regard.layers.attend import PermutationMask, WindowMask, causal, full
+from regard.layers.recurrent.bridge import KINDS as BRIDGES
+from regard.layers.recurrent.rnn import DIRECTIONS, KERNELS
+from regard.layers.recurrent.rnn_attention import SCORES
 from regard.models.conv import ConvEncoderFacts
 from regard.models.embedding import Learned
 from regard.models.encoder_decoder import TIES, EncoderDecoder
@@ -42,11 +47,6 @@ from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.activation import ACTIVATIONS
-from regard.parts.attend import PermutationMask, WindowMask, causal, full
-from regard.parts.recurrent.bridge import KINDS as BRIDGES
-from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS
-from regard.parts.recurrent.rnn_attention import SCORES
 
 HEADS = (
     MLMHead(),
@@ -485,3 +485,15 @@ def test_facts_are_values():
     assert Trunk(embed, stack) == Trunk(embed, replace(stack, mask=full))
     target = replace(stack, cross=True)
     assert hash(EncoderDecoder(Trunk(embed, stack), Trunk(embed, target)))
+
+
+def test_first_weights_are_drawn_in_one_way():
+    """An initialisation that would be ignored is refused."""
+    with pytest.raises(BadInput, match='init = "fan-in" cannot be used with init_std'):
+        change(bert.TINY, init="fan-in")
+    with pytest.raises(BadInput, match="init_cutoff needs init_std"):
+        change(bert.TINY, init_std=None, init_cutoff=2.0)
+    with pytest.raises(BadInput, match="init_cutoff must be above 0, not 0"):
+        change(bert.TINY, init_cutoff=0.0)
+    with pytest.raises(BadInput, match="no init is called 'fanin'"):
+        change(BASE, init="fanin")

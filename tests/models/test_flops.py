@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.ground.tape import Tape
+from regard.core.batch import PackedTokens
+from regard.core.device import uninitialised
+from regard.core.layout import Layout
+from regard.core.tape import Tape
 from regard.models.conv import ConvEncoderFacts
 from regard.models.facts import change
-from regard.models.papers import bahdanau, cho, luong, sutskever
+from regard.models.papers import LINEAGE, bahdanau, cho, luong, sutskever
 from regard.models.papers.transformer import BASE
 from regard.models.trunk import Trunk
 from regard.objectives.seq2seq import Seq2Seq
@@ -67,3 +70,38 @@ def test_recurrent_models_too(facts):
     own = sum(t * t for _, t in lengths) * facts.target.stack.macs(facts.source.stack).own_pair
     forward = facts.training_flops(lengths) / 3 + own  # torch counts the masked half too
     assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+SIZES_OF_TRANSFORMERS = {
+    f"{paper.name} {size}": change(facts, depth=2)
+    for paper in LINEAGE
+    for size, facts in paper.sizes.items()
+    if facts.encoder.stack.traceable and facts.encoder.stack.attends
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("facts", SIZES_OF_TRANSFORMERS.values(), ids=SIZES_OF_TRANSFORMERS)
+def test_every_size_of_a_transformer_costs_what_torch_counts_on_meta_tensors(facts):
+    with uninitialised("meta"):
+        model = facts.build()
+    counts = dict(zip(facts.sides, (7, 5), strict=False))
+    if facts.encoder.embed.reads_images:
+        counts = {"trunk": 1}
+    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
+        sides = (_zeros(getattr(facts, side), count) for side, count in counts.items())
+        model(facts.inputs(*sides), tape=Tape("*.weights"))
+    decoder = getattr(facts, facts.sides[-1])
+    own_pair = decoder.stack.causal and decoder.macs(facts.encoder).own_pair
+    masked_half = own_pair * counts[facts.sides[-1]] ** 2  # torch counts it too
+    forward = facts.training_flops([(*counts.values(),)]) / 3 + masked_half
+    embed, width = facts.encoder.embed, facts.encoder.stack.input_width
+    prefix_as_patches = 2 * (embed.prefix_tokens or 0) * embed.macs(width)
+    assert counter.get_total_flops() == forward - prefix_as_patches
+
+
+def _zeros(trunk, count):
+    layout = Layout.ragged([count], "meta")
+    layout = replace(layout, segments_T=torch.zeros(count, dtype=torch.long, device="meta"))
+    shape, dtype = (count, *trunk.ids_per_token), torch.long if trunk.embed.vocab else torch.float
+    return PackedTokens(torch.zeros(shape, dtype=dtype, device="meta"), layout)

@@ -9,7 +9,9 @@ from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 
-from regard.ground.batch import IGNORED, pack
+from regard.core.batch import IGNORED, pack
+from regard.layers.linear.convert import convert
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead, VocabularyLinear
 from regard.models.label_heads import LabelHead, MLMHead, TokenLabelHead
@@ -20,8 +22,6 @@ from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import Classification, TokenClassification
-from regard.parts.linear.convert import convert
-from regard.parts.losses import smoothed_cross_entropy
 
 VOCAB = 20
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, longest=10, segments=0, init_std=0.3)

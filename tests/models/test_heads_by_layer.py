@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import regard
-from regard.decoding.cpp import obstacle
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.generation.cpp import obstacle
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import count_parameters

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from closeness import GRADIENTS, VALUES
-from regard.ground.batch import pack_images
-from regard.ground.tape import Tape
+from regard.core.batch import pack_images
+from regard.core.tape import Tape
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead
 from regard.models.papers import deit, vit

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.ground.batch import pack_images
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.batch import pack_images
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.layers.block import Residual
+from regard.layers.dropout import DropPath
 from regard.models.facts import change
 from regard.models.label_heads import MLMHead
 from regard.models.papers import vit
@@ -20,8 +22,6 @@ from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.block import Residual
-from regard.parts.dropout import DropPath
 
 SMALL = change(vit.BASE, width=16, depth=2, heads=2, inner=20, patch_size=4, image_size=12)
 
@@ -100,6 +100,21 @@ def test_equal_vectors_stay_equal_on_another_grid(prefix, rows, columns):
     torch.nn.init.constant_(grid.weight, 2.5)
     found = grid((rows, columns))
     torch.testing.assert_close(found, torch.full((prefix + rows * columns, 4), 2.5))
+
+
+@pytest.mark.parametrize("after", [(2, 8), (8, 2), (1, 16), (3, 5), (6, 6)])
+def test_vectors_of_rows_stay_equal_along_them_on_another_grid(after):
+    """Also on a grid of as many patches in another shape: 4 × 4 and 2 × 8."""
+    place = torch.arange(4.0)
+    weight_PD = torch.stack(torch.meshgrid(place, place, indexing="ij"), -1).flatten(0, 1)
+    found_RCD = resample_positions(weight_PD, 0, (4, 4), after).unflatten(0, after)
+    row_R, column_C = found_RCD[:, 0, 0], found_RCD[0, :, 1]
+    expected = torch.stack(torch.meshgrid(row_R, column_C, indexing="ij"), -1)
+    torch.testing.assert_close(found_RCD, expected)
+    for along, size in ((row_R, after[0]), (column_C, after[1])):
+        middle = torch.tensor(1.5)  # of places that are as far from both ends
+        torch.testing.assert_close(along, 2 * middle - along.flip(0))
+        assert size == 1 or (along.diff() > 0).all()
 
 
 def test_sinusoids_tell_rows_and_columns_apart():

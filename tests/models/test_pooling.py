@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
+from regard.core.layout import Layout
+from regard.core.tape import Tape
+from regard.layers.attention import EncoderOutput
+from regard.layers.recurrent.rnn_attention import SCORES
 from regard.models.pools import QUERIES, AttentionPool
-from regard.parts.attention import EncoderOutput
-from regard.parts.recurrent.rnn_attention import SCORES
 
 LENGTHS = [4, 1, 0, 6]
 SIZE = 6

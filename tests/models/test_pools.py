@@ -6,13 +6,13 @@ from hypothesis import given
 from torch import Tensor, nn
 
 from naive import LENGTHS, SEED
-from regard.ground.batch import pack
-from regard.ground.layout import Layout
+from regard.core.batch import pack
+from regard.core.layout import Layout
+from regard.layers.attention import EncoderOutput
 from regard.models.facts import change
 from regard.models.papers import lin
 from regard.models.pools import AnyPool, AttentionPool, ConcatPool, FirstToken, LastToken, MeanPool
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attention import EncoderOutput
 
 WIDTH = 6
 POOLS: dict[str, AnyPool] = {

@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from regard import decoding
-from regard.decoding.cpp import obstacle
-from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard import generation
+from regard.core.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.generation.cpp import obstacle
+from regard.layers.attend import DistanceDot, ScaledDot, full
+from regard.layers.kernels.call import AttentionCall
+from regard.layers.kernels.fast_attend import choose
+from regard.layers.relative_score import sinusoid
 from regard.models.embedding import Learned
 from regard.models.facts import change, from_json, paths, to_json
-from regard.models.papers import KINDS, bert, cho
+from regard.models.papers import KINDS, bert, cho, modernbert
 from regard.models.papers.transformer import BASE
 from regard.models.positions import POSITIONS, Relative, Sinusoid
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import DistanceDot, ScaledDot, full
-from regard.parts.kernels.call import AttentionCall
-from regard.parts.kernels.fast_attend import choose
-from regard.parts.relative_score import sinusoid
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import task_of
@@ -159,6 +159,16 @@ def test_every_layer_scores_by_distances_of_its_own():
     assert all(score.distance.weight.grad.any() for score in scores)
 
 
+def test_layers_with_a_window_turn_by_a_base_of_their_own():
+    """ModernBERT: 160,000, and 10,000 in the two of three layers that see 128 tokens."""
+    with torch.device("meta"):
+        blocks = modernbert.PAPER.sizes["base"].trunk.build().blocks
+    cpu, turned = torch.device("cpu"), [block.attention.score.rotation for block in blocks]
+    slowest = torch.stack([rotation.frequencies(cpu)[-1] for rotation in turned])
+    bases = [160_000.0 if layer % 3 == 0 else 10_000.0 for layer in range(22)]
+    torch.testing.assert_close(slowest, torch.tensor(bases) ** -(62 / 64))
+
+
 def test_a_decoder_looks_at_its_source_without_distances():
     model = PAIR.build()
     for block in model.target.blocks:
@@ -170,7 +180,7 @@ def test_a_decoder_looks_at_its_source_without_distances():
 def test_a_decoder_goes_step_by_step_where_it_would_go_at_once():
     model = change(PAIR, farthest=2).build().eval()
     source, written = pack(ROWS), torch.randint(0, VOCAB, (3, 6))
-    state = decoding.open(model, source, capacity=8)
+    state = generation.open_state(model, source, capacity=8)
     for number in range(6):
         found = state.step(written[:, number])
     target = pack(written.tolist())

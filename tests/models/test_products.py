@@ -5,11 +5,11 @@ import torch
 from torch.ops import aten
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.core.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.layers.kernels.bucketed import CALL
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
-from regard.parts.kernels.bucketed import CALL
 
 DEPTH, WIDTH, INNER, VOCAB = 2, 16, 24, 12
 FACTS = change(BASE, width=WIDTH, heads=2, inner=INNER, depth=DEPTH, vocab=VOCAB)

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.ground.batch import SourceTarget, pack
-from regard.ground.edits import forced_row, without_head
-from regard.ground.tape import NULL_TAPE, Tape
+from regard.core.batch import SourceTarget, pack
+from regard.core.tape import NULL_TAPE, Tape
+from regard.layers import attention
+from regard.layers.attend import attend
+from regard.layers.kernels import fast_attend
+from regard.models.edits import forced_row, without_head
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
-from regard.parts import attention
-from regard.parts.attend import attend
-from regard.parts.kernels import fast_attend
 
 DEPTH, HEADS = 2, 2
 FACTS = change(BASE, width=8, heads=HEADS, inner=12, depth=DEPTH, vocab=13, dropout=0.0)

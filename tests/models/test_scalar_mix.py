@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.models.facts import change
 from regard.models.features import Features, ScalarMix
 from regard.models.heads import NextTokenHead

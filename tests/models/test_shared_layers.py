@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.ground.batch import BatchLimits, TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import BatchLimits, TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.models.facts import change
 from regard.models.folders.loaded_model import check_depth
 from regard.models.label_heads import MLMHead

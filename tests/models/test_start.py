@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models import start as starts
 from regard.models.config import ModelConfig
 from regard.models.facts import change

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel

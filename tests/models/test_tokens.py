@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.ground.layout import Layout
+from regard.core.layout import Layout
+from regard.layers.block import Norm
 from regard.models.embedding import Learned
 from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens, _few
-from regard.parts.block import Norm
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))
 TOKENS = torch.tensor([3, 1, 4, 1, 5])

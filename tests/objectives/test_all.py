@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_place import InPlace
+from regard.core.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
+from regard.core.pytree import tensors_in
 from regard.data.counter_rng import streams
-from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
-from regard.ground.pytree import tensors_in
 from regard.models.coreference_head import CoreferenceHead
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change

@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import IGNORED, BatchLimits
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, BatchLimits
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bert, gpt2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.batch import TokenRow
 from regard.data.rows.coreference_rows import DocumentRows
-from regard.ground.batch import TokenRow
 from regard.models.coreference_head import COLUMNS, DOCUMENT, GENRE, ROW, SPEAKER
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.antecedent_ranking import (

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from regard.ground.batch import IGNORED, TokenRow
-from regard.ground.errors import BadInput
-from regard.models.papers.grover import FieldTemplate
+from regard.core.batch import IGNORED, TokenRow
+from regard.core.errors import BadInput
 from regard.objectives.article_fields import FieldsConfig, FieldsLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
+from regard.text.field_template import FieldTemplate
 from regard.text.templates import FIELD_MARK
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
@@ -83,6 +83,6 @@ def test_orders_depend_on_the_key_and_the_row_alone(tokenizer, parts):
 def test_a_table_gives_the_template():
     made = FieldsLM.from_config(FieldsConfig(names=("a", "b"), dropped=0.2, body_only=0.0), 0.1)
     assert made.fields == FieldTemplate(("a", "b"), 0.2, 0.0) and made.smoothing == 0.1
-    assert Sum(made).fields is made.fields and not made.joins_documents
+    assert Sum(made).row_maker.fields is made.fields and not made.joins_documents
     with pytest.raises(BadInput, match="the fields of articles need distinct names"):
         FieldsLM.from_config(FieldsConfig(names=("a", "a")), 0.0)

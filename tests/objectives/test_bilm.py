@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 import regard
+from regard.core.batch import IGNORED
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
 from regard.data.rows.block_plans import ChunkLengths
 from regard.data.rows.documents import Documents
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, elmo
 from regard.models.papers.elmo import BiLMHead
@@ -40,7 +40,7 @@ def chunks(*sentences, rows=1, longest=4):
     """The chunks of all streams of a text, in the order in which they are read."""
     objective = Sum(BiLM(words=WORDS))
     documents = Documents.of([[LEXICON.encode(sentence) for sentence in sentences]])
-    plan = objective.rows(documents, TOKENIZER.template, longest, 0)
+    plan = objective.row_maker.rows(documents, TOKENIZER.template, longest, 0)
     dataset = DocumentDataset(documents, plan, objective.annotator(TOKENIZER), 0)
     return TextStreams.of(dataset, rows, ChunkLengths(longest)).read_all()
 

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import regard
-from regard.ground.batch import IGNORED, TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, TokenRow
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import awd_lstm, bert, gpt2

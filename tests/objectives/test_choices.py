@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import BatchLimits, TokenRow
+from regard.core.batch import BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import MultipleChoice
 

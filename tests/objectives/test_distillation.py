@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 
 from closeness import SCALARS, VALUES
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
 from regard.models import start as starts
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.objectives.distillation import Distillation, Teacher
-from regard.objectives.list import ObjectivesConfig
+from regard.objectives.list import ObjectiveTables
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
@@ -229,7 +229,7 @@ def test_a_distilbert_that_lists_no_objectives_needs_a_teacher_and_has_the_paper
     with pytest.raises(BadInput, match=r"objective.distillation.teacher is missing"):
         read(path, others)
     recipe = read(path, (*others, "objective.distillation.teacher=folder"))
-    masked, soft, cosine = recipe.tables[ObjectivesConfig].sum(0.0).members
+    masked, soft, cosine = recipe.tables[ObjectiveTables].sum(0.0).members
     assert (masked.loss_weight, soft.loss_weight, cosine.loss_weight) == (2.0, 5.0, 1.0)
     assert masked.name == "masked-lm" and soft.temperature == 2.0 and not soft.all_tokens
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 from closeness import VALUES
 from in_place import InPlace
+from regard.core.batch import IGNORED, BatchLimits, ImageRow, pack_images
+from regard.core.errors import BadInput
+from regard.core.pytree import tensors_in
+from regard.core.tape import Tape
 from regard.data.batches.image_dataset import ImageExamples
-from regard.ground.batch import IGNORED, BatchLimits, ImageRow, pack_images
-from regard.ground.errors import BadInput
-from regard.ground.pytree import tensors_in
-from regard.ground.tape import Tape
 from regard.images.augment import Augmentation, Draws, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from closeness import VALUES
 from regard.api import load
-from regard.ground.batch import IGNORED, BatchLimits, pack_images
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, BatchLimits, pack_images
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead, TokenLabelHead
@@ -105,6 +105,39 @@ def test_hard_distillation_learns_the_most_probable_class_of_the_teacher(kind):
     torch.testing.assert_close(loss, 0.3 * labels + 0.7 * expected)
     unsmoothed = F.cross_entropy(logits_NV[real], targets_N[real], reduction="sum")
     torch.testing.assert_close(nll, unsmoothed.detach())
+
+
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_targets_have_the_weights_of_their_own_class(kind, hard):
+    """Mixup: the second loss of an example is that against the targets of another."""
+    objective, head = KINDS[kind]
+    of_class = (1.0, 3.0, 0.2)
+    temperature = {} if hard else {"temperature": 2.0}
+    taught = LabelDistillation(
+        objective(weights=of_class), 3, teacher_weight=0.7, hard=hard, **temperature
+    )
+    model, given = built(head), examples(kind == "token_label", 12)
+    batch, places = taught.collate(given), 2
+    outputs, targets_N = model(batch.inputs), batch.targets[kind].tolist()
+    assert len({*targets_N} - {IGNORED}) == 3
+    shares_N = torch.linspace(0.1, 0.9, len(targets_N))
+    expected = 0.0
+    for number, logits_V in enumerate(outputs.by_head[kind]):
+        other = (number + places) % len(targets_N)
+        if (label := targets_N[other]) == IGNORED:
+            continue
+        teacher_V = batch.targets["teacher"][other]
+        of_label = F.cross_entropy(logits_V, torch.tensor(label))
+        if hard:
+            of_teacher = F.cross_entropy(logits_V, teacher_V.argmax())
+        else:
+            given_V, wanted_V = (logits_V / 2).log_softmax(-1), (teacher_V / 2).softmax(-1)
+            of_teacher = 4 * (wanted_V * (wanted_V.log() - given_V)).sum()
+        weight = of_class[label] * shares_N[number]
+        expected += weight * (0.3 * of_label + 0.7 * of_teacher)
+    loss, _ = taught.loss_by_shares(outputs, batch, shares_N, places)
+    torch.testing.assert_close(loss, expected)
 
 
 IMAGES = change(deit.TINY, width=8, depth=1, heads=2, inner=8, patch_size=4, image_size=8)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import IGNORED, BatchLimits
+from regard.core.batch import IGNORED, BatchLimits
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead
 from regard.models.papers.lin import LAPTOP

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.papers import LINEAGE
-from regard.objectives.list import OBJECTIVES, ObjectivesConfig
+from regard.objectives.list import OBJECTIVES, ObjectiveTables, objectives_config
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence, SentenceOrder
 from regard.objectives.sum import Sum
@@ -22,7 +22,7 @@ def recipe(tmp_path):
 
 
 def members(path, *settings):
-    return read(path, settings).tables[ObjectivesConfig].sum(0.0).members
+    return read(path, settings).tables[ObjectiveTables].sum(0.0).members
 
 
 def test_a_recipe_that_lists_none_learns_those_of_its_paper(recipe):
@@ -32,6 +32,11 @@ def test_a_recipe_that_lists_none_learns_those_of_its_paper(recipe):
     changed = members(recipe, "objective.masked-lm.ngrams=2", "model.paper=albert")
     assert changed == (MaskedLM(ngrams=2), SentenceOrder())
     assert members(recipe, "model.paper=marian") == (MaskedLM(), NextSentence())
+
+
+def test_objectives_have_their_names_in_the_catalogue():
+    assert [kind.name for kind in OBJECTIVES.values()] == [*OBJECTIVES]
+    assert [*objectives_config().model_fields] == [*OBJECTIVES]
 
 
 @pytest.mark.parametrize(

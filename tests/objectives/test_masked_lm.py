@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_folders import read_by_reference, write_bert
+from regard.core.batch import IGNORED, BatchLimits, TokenRow
 from regard.data.rows.mlm_masking import TokenMasker
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.folders.folder import read
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence

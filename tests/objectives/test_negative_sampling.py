@@ -8,10 +8,10 @@ import torch
 
 import regard
 from closeness import PROBABILITIES, VALUES
+from regard.core.batch import BatchLimits, TokenRow
+from regard.core.errors import BadInput
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import sentence_rows
-from regard.ground.batch import BatchLimits, TokenRow
-from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, context2vec, ma
 from regard.models.papers.context2vec import ContextHead

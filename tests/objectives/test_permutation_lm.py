@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.batch import IGNORED, BatchLimits, TokenRow
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, RowStreams
 from regard.data.rows.documents import Documents
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, xlnet
 from regard.objectives.permutation_lm import PermutationLM, PermutationLMConfig
@@ -31,7 +31,7 @@ def tokenizer():
 def dataset(tokenizer):
     objective = Sum(PermutationLM())
     documents = Documents.of([[tokenizer.words.encode(text)] for text in TEXTS * 3])
-    plan = objective.rows(documents, tokenizer.template, LONGEST, 0)
+    plan = objective.row_maker.rows(documents, tokenizer.template, LONGEST, 0)
     return DocumentDataset(documents, plan, objective.annotator(tokenizer), seed=1)
 
 
@@ -85,7 +85,7 @@ def test_what_is_predicted_does_not_depend_on_itself_or_on_later_tokens(dataset,
 def test_the_first_chunk_of_a_row_does_not_see_the_second(tokenizer):
     objective, module = Sum(PermutationLM(chunk=7)), model(tokenizer).eval()
     documents = Documents.of([[tokenizer.words.encode(text)] for text in TEXTS * 3])
-    plan = objective.rows(documents, tokenizer.template, LONGEST, 0)
+    plan = objective.row_maker.rows(documents, tokenizer.template, LONGEST, 0)
     chunked = DocumentDataset(documents, plan, objective.annotator(tokenizer), seed=1)
     batch = objective.collate(chunked.read(0, np.arange(3)), BatchLimits(3 * LONGEST, 3, LONGEST))
     at_N = batch.positions["permutation_lm"]

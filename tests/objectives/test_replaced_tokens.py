@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.ground.batch import IGNORED, BatchLimits
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, BatchLimits
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, electra, lin
 from regard.models.papers.electra import sample

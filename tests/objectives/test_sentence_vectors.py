@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from closeness import GRADIENTS
-from regard.ground.batch import Batch, BatchLimits, TokenRow
+from regard.core.batch import Batch, BatchLimits, TokenRow
 from regard.models.facts import change
 from regard.models.row_pooling import RowPooling
 from regard.objectives.sentence_vectors import TEXTS, CosineRegression, InBatchNegatives, Triplets

@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 
 from closeness import SCALARS
-from regard.ground.batch import IGNORED, BatchLimits
+from regard.core.batch import IGNORED, BatchLimits
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.facts import change
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives.seq2seq import Seq2Seq
-from regard.parts.losses import smoothed_cross_entropy
 
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9])]
 FACTS = change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=2, dropout=0.0)

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, BatchLimits, TokenRow
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import bert, spanbert
 from regard.models.papers.spanbert import SpanBoundaryHead

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.counter_rng import streams
-from regard.ground.errors import BadInput
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.span_corruption import SpanCorruption, SpanDraw, segment_lengths
 from regard.objectives.sum import Sum

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.ground.batch import BatchLimits, TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import BatchLimits, TokenRow
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
+from regard.core.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import TokenClassification, TokenRegression
 

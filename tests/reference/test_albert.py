@@ -7,7 +7,7 @@ import torch
 
 import regard
 from encoder_family import FILES, Family
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import difference
 from regard.models.papers import albert, bert
 from verb import run

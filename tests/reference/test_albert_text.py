@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 
 from encoder_family import SENTENCES
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.sentencepiece import read_unigram
 from regard.text.tokenizers.unigram import Unigram

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from bert_folders import HEADS, SMALL, agree, our_values, reference, save, their_values, write_bert
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import bert

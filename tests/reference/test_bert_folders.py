@@ -21,8 +21,8 @@ from bert_folders import (
     vocabulary,
     write_bert,
 )
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel

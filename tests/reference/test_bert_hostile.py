@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bert_folders import write_bert
-from regard.ground.errors import BadInput, DataWarning
+from regard.core.errors import BadInput, DataWarning
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bert_folders import quietly
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from small_bert import SENTENCES, model
 from verb import run
 

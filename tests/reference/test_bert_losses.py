@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bert_folders import quietly, read_by_reference, write_bert
+from regard.core.batch import IGNORED, BatchLimits, TokenRow
 from regard.data.batches.sampler import Cursor
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.folders import folder as folders
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import (
@@ -234,8 +234,8 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
         loss = theirs(**inputs([row for row, _ in batch]), labels=goals).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(theirs.parameters(), facts.clip)
-        rising = number < facts.warmup
-        factor = number / facts.warmup if rising else (10 - number) / (10 - facts.warmup)
+        rising = number <= facts.warmup
+        factor = number / facts.warmup if rising else (11 - number) / (10 - facts.warmup)
         for group in adam.param_groups:
             group["lr"] = facts.rate * factor
         adam.step()

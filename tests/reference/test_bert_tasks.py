@@ -10,7 +10,7 @@ import torch
 
 from bert_folders import quietly, read_by_reference
 from regard.api import load
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from small_bert import LABELS, LONGEST, SENTENCES, TAGS, model
 
 transformers = pytest.importorskip("transformers")

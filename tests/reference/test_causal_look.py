@@ -8,9 +8,9 @@ import torch
 
 import regard
 from bert_folders import quietly
-from regard.ground.errors import BadInput
-from regard.inside.views.pages import records_in
+from regard.core.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
+from regard.views.pages import records_in
 from small_gpt import POSITIONS, SIZES, TEXTS, VOCAB, write_gpt2
 from verb import run
 

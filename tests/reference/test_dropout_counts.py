@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from dropout_graph import find_places, marked_dropout
-from regard.ground.batch import PackedTokens, TokenRow, pack_rows
-from regard.ground.layout import Layout
+from regard.core.batch import PackedTokens, TokenRow, pack_rows
+from regard.core.layout import Layout
 from regard.models.folders import folder as folders
 
 transformers = pytest.importorskip("transformers")

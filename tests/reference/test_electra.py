@@ -7,7 +7,7 @@ import torch
 
 import regard
 from encoder_family import FILES, Family
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.models.papers import electra
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.bpe import ByteBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
@@ -41,6 +41,19 @@ def test_it_is_read_and_written(folder, tmp_path_factory):
             (copy / name).unlink()
         again = EncoderTokenizer.load(copy)
         assert again.words.encode_all(CORPUS) == ours.words.encode_all(CORPUS)
+
+
+def test_only_the_version_is_no_merge_of_signs_of_comments(tmp_path):
+    """In merges.txt, "# #" makes the headings of Markdown."""
+    headings = ["## The storm ## came ### in ### ##"] * 3
+    train_encoder_tokenizer(headings, "byte-bpe", 300, lower=False, longest=64).save(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
+    lines = (tmp_path / "merges.txt").read_text().splitlines()
+    assert lines[0].startswith("#version") and "# #" in lines
+    (tmp_path / "tokenizer.json").unlink()
+    ours, theirs = both(tmp_path)
+    ids = ours.words.encode("###")
+    assert ids == theirs("###", add_special_tokens=False)["input_ids"] and len(ids) < 3
 
 
 @pytest.mark.parametrize("spaced", [False, True])

@@ -7,8 +7,8 @@ import torch
 
 import regard
 from encoder_family import CLOSE, FILES, Family
-from regard.ground.batch import pack_texts
-from regard.ground.errors import BadInput
+from regard.core.batch import pack_texts
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.heads import NextTokenHead

@@ -10,7 +10,7 @@ import pytest
 import regard
 from encoder_family import Family
 from hub_folders import as_before
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.papers import LINEAGE, gpt, gpt2
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 

@@ -13,7 +13,7 @@ import torch
 import regard
 from bert_folders import quietly
 from hub_folders import FAMILIES, FolderForm, forms_of, spiece_reference, write_folder
-from regard.ground.batch import pack_images, pack_rows
+from regard.core.batch import pack_images, pack_rows
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")

@@ -9,15 +9,14 @@ import torch
 
 import regard
 from encoder_family import CLOSE, Family
-from regard.decoding import cpp
-from regard.ground.batch import pack_texts
-from regard.ground.errors import BadInput
+from regard.core.batch import pack_texts
+from regard.core.errors import BadInput
+from regard.generation import Beam, Greedy, cpp
 from regard.inference.generator import Ending
+from regard.layers.rotary import LinearScaling
 from regard.models.folders import folder as folders
 from regard.models.papers import llama, mistral, qwen2
 from regard.models.positions import Rotary
-from regard.parts.rotary import LinearScaling
-from regard.search import Beam, Greedy
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")
@@ -227,7 +226,7 @@ def test_generation_is_that_of_the_reference_token_for_token(kind, engine, tmp_p
     theirs = FAMILY[kind].reference(kind, **ids, **window)
     theirs.save_pretrained(tmp_path)
     generator = regard.load(tmp_path, "cpu").generator
-    if engine == "cpp" and (reason := cpp.obstacle(generator.model)):
+    if engine == "cpp" and (reason := cpp.obstacle(generator.module)):
         pytest.skip(reason)
     generator = replace(generator.with_precision("fp32", engine), ending=Ending(9, 9))
     prompts = [[5, 6, 7], [8], [9, 10, 11, 12, 13]]

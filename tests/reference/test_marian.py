@@ -11,9 +11,9 @@ import torch
 
 import regard
 from marian_folders import reference_model, reference_tokenizer, sentences, write_marian, write_text
-from regard.ground.batch import SourceTarget, pack
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import SourceTarget, pack
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import marian, transformer
@@ -491,8 +491,8 @@ SETTINGS = [
 def test_generation_settings_that_cannot_be_followed_are_reported(tied):
     translator = regard.load(tied, "cpu").translator
     for wrong, message in SETTINGS:
-        settings = {**translator.generation_config, **wrong}
-        model = replace(translator, generation_config=settings)
+        notes = {"generation": {**translator.generation_config, **wrong}}
+        model = replace(translator, loaded=replace(translator.loaded, notes=notes))
         with pytest.raises(BadInput, match=f"^generation_config.json: .*{re.escape(message)}"):
             model.translate(["A book."])
     assert model.translate(["A book."], regard.Beam(2))

@@ -9,14 +9,14 @@ import torch
 
 import regard
 from encoder_family import CLOSE, FILES, SENTENCES, Family
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.layers.rotary import LinearScaling
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead, MLMHead
 from regard.models.papers import modernbert
 from regard.models.pools import FirstToken, MeanPool
 from regard.models.positions import Rotary
 from regard.objectives.list import ObjectiveTables
-from regard.parts.rotary import LinearScaling
 from regard.weights.files import read_folder, write_tensors
 from small_tokenizers import write_tokenizer
 

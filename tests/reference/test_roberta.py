@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from encoder_family import FILES, SENTENCES, Family
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import roberta
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer

@@ -8,18 +8,18 @@ import torch
 
 import regard
 from encoder_family import CLOSE, Family
-from regard.decoding import cpp
-from regard.ground.batch import BatchLimits, SourceTarget, pack, pack_texts
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
+from regard.core.batch import BatchLimits, SourceTarget, pack, pack_texts
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import Tape
+from regard.generation import cpp
+from regard.layers.attend import attend, causal, full
+from regard.layers.kernels import bucketed, dense
+from regard.layers.kernels.call import AttentionCall
+from regard.layers.relative_bias import BiasedDot
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import mt5, t5
-from regard.parts.attend import attend, causal, full
-from regard.parts.kernels import bucketed, dense
-from regard.parts.kernels.call import AttentionCall
-from regard.parts.relative_bias import BiasedDot
 from regard.weights.files import read_folder, write_tensors
 from verb import run
 
@@ -105,6 +105,20 @@ def test_random_encoders_agree_on_ragged_rows(kind, seed, tmp_path):
     FAMILY[kind].check_values(kind, settings_drawn(seed), tmp_path)
 
 
+@pytest.mark.parametrize("buckets", [4, 7, 8])
+@pytest.mark.parametrize("kind", ["T5EncoderModel", "T5Model"])
+def test_the_least_distance_of_the_buckets_of_a_side(kind, buckets, tmp_path):
+    least = buckets // (4 if kind == "T5EncoderModel" else 2) + 1
+    distance = {"relative_attention_max_distance": least, "num_layers": 1}
+    settings = {"relative_attention_num_buckets": buckets, **distance}
+    if kind == "T5EncoderModel":
+        FAMILY["T5EncoderModel"].check_values(kind, settings, tmp_path)
+        return
+    theirs = FAMILY[kind].reference(kind, **settings)
+    theirs.save_pretrained(tmp_path)
+    check_pairs(kind, tmp_path, theirs)
+
+
 @pytest.mark.thinned
 @pytest.mark.parametrize("form", ["relu", "gated-gelu"])
 @pytest.mark.parametrize("kind", [*WHOLE, *ALONE])
@@ -151,7 +165,12 @@ def test_a_folder_of_version_1_1_has_an_output_layer_of_its_own(tmp_path):
     [
         ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish'; supported: gelu"),
         ({"is_decoder": True}, "is_decoder is True, and only False"),
-        ({"relative_attention_max_distance": 3}, "farthest must be above 16"),
+        ({"relative_attention_max_distance": 8}, "farthest must be above 8, a quarter"),
+        ({"relative_attention_max_distance": 16}, "farthest must be above 16, half"),
+        (
+            {"relative_attention_max_distance": 8, "architectures": ["T5EncoderModel"]},
+            "farthest must be above 8, a quarter",
+        ),
         ({"architectures": ["T5ForQuestionAnswering"]}, "a head on the decoder, is not supported"),
     ],
 )
@@ -172,7 +191,7 @@ def test_search_writes_what_the_reference_writes_token_for_token(kind, engine, t
         )
         theirs.save_pretrained(tmp_path)
         translator = regard.load(tmp_path, "cpu").translator
-        if engine == "cpp" and (reason := cpp.obstacle(translator.model)):
+        if engine == "cpp" and (reason := cpp.obstacle(translator.module)):
             pytest.skip(reason)
         written = translator.with_precision("fp32", engine).translate(sources)
         for source, (best, *_) in zip(sources, written, strict=True):

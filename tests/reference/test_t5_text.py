@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder_family import SENTENCES
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.list import TOKENIZERS
 from regard.text.tokenizers.sentencepiece import read_unigram

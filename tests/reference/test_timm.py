@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.batch import pack_images
-from regard.ground.errors import BadInput
+from regard.core.batch import pack_images
+from regard.core.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.folders import folder as folders
@@ -221,12 +221,20 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
     assert ours.tokenizer.size == 10 and ours.labels.names == ("a", "b", "c")
 
 
-@pytest.mark.parametrize(("size", "crop"), [(256, 224), (235, 224), (38, 32), ((8, 8), 8)])
-def test_the_size_of_images_survives(size, crop, tmp_path):
+@pytest.mark.parametrize(
+    ("size", "crop", "share"),
+    [(256, 224, 0.875), (235, 224, 0.9532), (38, 32, 0.8421), ((8, 8), 8, 1.0)],
+)
+def test_the_size_of_images_survives(size, crop, share, tmp_path):
+    """timm resizes to floor(crop / crop_pct), and takes crop_pct to be 0.875 if it is not there."""
     ours = model(image_size=crop, patch_size=8)
     processor = ImageProcessor(size=size, crop=(crop, crop), crop_offset="round")
     written = LoadedModel(ours.paper, ours.facts, ours.module, processor, ours.labels)
     folders.write(tmp_path, written, "timm")
+    config = json.loads((tmp_path / "config.json").read_text())["pretrained_cfg"]
+    assert config["crop_pct"] == pytest.approx(share, abs=1e-4)
+    assert int(crop / config["crop_pct"]) == (size if config["crop_mode"] == "center" else 8)
+    assert config["crop_mode"] == ("squash" if isinstance(size, tuple) else "center")
     assert folders.read(tmp_path).tokenizer == processor
 
 

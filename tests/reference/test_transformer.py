@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens, SourceTarget, pack
-from regard.ground.layout import Layout
+from regard.core.batch import PackedTokens, SourceTarget, pack
+from regard.core.layout import Layout
+from regard.layers.attend import causal
+from regard.layers.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
+from regard.layers.block import Block
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.models.transformer import TransformerModule
-from regard.parts.attend import causal
-from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import Block
 
 WIDTH, HEADS, INNER, DEPTH, VOCAB = 16, 4, 24, 2, 19
 FACTS = change(BASE, width=WIDTH, heads=HEADS, inner=INNER, depth=DEPTH, vocab=VOCAB, dropout=0.0)

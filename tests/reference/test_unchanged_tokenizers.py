@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from closeness import SCALARS
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from regard.ground.batch import pack_images
-from regard.ground.errors import BadInput
+from regard.core.batch import pack_images
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel

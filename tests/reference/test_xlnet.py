@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from encoder_family import CLOSE, FILES, SENTENCES, Family
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import xlnet

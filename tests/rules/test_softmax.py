@@ -4,7 +4,7 @@ Elsewhere nobody calls another's attention, and a softmax is one over words or c
 named ``logits…``, or with the vocabulary's V among its axis letters. Search may take any, for it
 knows no keys.
 
-Compiled code takes its softmax over keys in one header, which tests/decoding/test_cpp.py compares
+Compiled code takes its softmax over keys in one header, which tests/generation/test_cpp.py compares
 with ``attend``, forward (there is no backward). Elsewhere it may use the exponential function for
 the logistic function of an activation only.
 """
@@ -30,7 +30,7 @@ ATTENTION = {
 }
 SOFTMAX = {"softmax", "log_softmax", "gumbel_softmax", "_softmax", "_log_softmax"}
 SOURCES = ("*.c", "*.cc", "*.cpp", "*.cu", "*.cuh", "*.h", "*.hpp")
-MAY_ATTEND_COMPILED = {"parts/cpp/attention.h"}
+MAY_ATTEND_COMPILED = {"layers/cpp/attention.h"}
 EXPONENTIAL = re.compile(
     r"\b(?:__)?v?\w*exp(?:f|2f?|m1f?|_ps|onential)?\s*\(|softmax", re.IGNORECASE
 )
@@ -39,7 +39,7 @@ OVER_WORDS = re.compile(r"logits|.*_[A-Z]*V[A-Z]*$")
 
 
 def may_attend(path: str) -> bool:
-    return path == "parts/attend.py" or path.startswith("parts/kernels/")
+    return path == "layers/attend.py" or path.startswith("layers/kernels/")
 
 
 def identifiers(node: ast.AST) -> set[str]:
@@ -63,7 +63,7 @@ def wrong(source: str, path: str) -> list[str]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-        allowed = path.startswith("search/") or over_words(node)
+        allowed = path.startswith("generation/") or over_words(node)
         if name in ATTENTION or (name in SOFTMAX and not allowed):
             found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
     return found
@@ -99,16 +99,16 @@ def test_no_softmax_over_keys_in_other_compiled_code():
 @pytest.mark.parametrize(
     ("path", "line", "forbidden"),
     [
-        ("parts/cpp/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
-        ("parts/cpp/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
-        ("parts/cpp/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
-        ("parts/cpp/activation.h", "w[s] = exponential(w[s] - top);", True),
-        ("parts/cpp/activation.h", "inline float exponential(float x) {", False),
-        ("parts/cpp/activation.h", "return 1 / (1 + exponential(-x));", False),
-        ("parts/cpp/other.h", "masked_softmax(scores, n);", True),
-        ("parts/cpp/decoder.cpp", "return x / (1 + std::exp(-x));", False),
-        ("parts/cpp/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),
-        ("parts/cpp/attention.h", "total += w[s] = std::exp(w[s] - top);", False),
+        ("layers/cpp/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
+        ("layers/cpp/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
+        ("layers/cpp/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
+        ("layers/cpp/activation.h", "w[s] = exponential(w[s] - top);", True),
+        ("layers/cpp/activation.h", "inline float exponential(float x) {", False),
+        ("layers/cpp/activation.h", "return 1 / (1 + exponential(-x));", False),
+        ("layers/cpp/other.h", "masked_softmax(scores, n);", True),
+        ("layers/cpp/decoder.cpp", "return x / (1 + std::exp(-x));", False),
+        ("layers/cpp/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),
+        ("layers/cpp/attention.h", "total += w[s] = std::exp(w[s] - top);", False),
     ],
 )
 def test_the_rule_would_notice_compiled_code(path, line, forbidden):
@@ -116,7 +116,7 @@ def test_the_rule_would_notice_compiled_code(path, line, forbidden):
 
 
 def test_the_places_that_may_are_there():
-    for path in ("parts/attend.py", "parts/kernels/call.py"):
+    for path in ("layers/attend.py", "layers/kernels/call.py"):
         assert wrong((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
     for path in MAY_ATTEND_COMPILED:
         assert wrong_compiled((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
@@ -133,10 +133,10 @@ def test_the_places_that_may_are_there():
         ("models/seq2seq.py", "x = masked_softmax(scores, allowed)", True),
         ("models/seq2seq.py", "p = torch.log_softmax(logits_RV.float(), dim=-1)", False),
         ("models/seq2seq.py", "p = logits.log_softmax(-1)", False),
-        ("parts/losses.py", "p = states_TV.softmax(-1)", False),
-        ("search/sample.py", "p = torch.softmax(values, dim=1)", False),
-        ("search/sample.py", "x = F.scaled_dot_product_attention(q, k, v)", True),
-        ("parts/kernels/new.py", "x = F.scaled_dot_product_attention(q, k, v)", False),
+        ("layers/losses.py", "p = states_TV.softmax(-1)", False),
+        ("generation/sample.py", "p = torch.softmax(values, dim=1)", False),
+        ("generation/sample.py", "x = F.scaled_dot_product_attention(q, k, v)", True),
+        ("layers/kernels/new.py", "x = F.scaled_dot_product_attention(q, k, v)", False),
     ],
 )
 def test_the_rule_would_notice(path, source, forbidden):

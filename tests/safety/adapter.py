@@ -67,7 +67,7 @@ def verb(arguments: list[str], stdin: str | None, begin: Begin) -> tuple[int, st
         begin(run.job.model)
         return run
 
-    with patch("regard.cli.training_runs.prepare", prepared):
+    with patch("regard.experiments.training.prepare", prepared):
         done = CliRunner().invoke(app, arguments, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -20,8 +20,8 @@ import torch
 
 import regard
 from hub_folders import FAMILIES, FolderForm, write_folder
-from regard.cli.io.line_io import LineSource
-from regard.cli.io.output import SavedProgress
+from regard.experiments.bulk.line_source import LineSource
+from regard.experiments.bulk.result_file import SavedProgress
 from regard.models.facts import paths
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead

@@ -138,7 +138,7 @@ def _part() -> str:
 
 def train(recipe: Path, out: Path, *, resume: bool = False, stop: int | None = None) -> list[Any]:
     """The losses of a run by step, until a step or to the end."""
-    events = regard.train(recipe, recipe.parent, out, device="cpu", resume=resume)
+    events = regard.train_events(recipe, recipe.parent, out, device="cpu", resume=resume)
     losses = []
     for event in events:
         if isinstance(event, regard.ReportEvent):

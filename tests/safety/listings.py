@@ -15,7 +15,7 @@ import typer
 
 import regard
 from regard.cli import app
-from regard.ground.config import Config
+from regard.core.config import Config
 from regard.tasks.components import TASKS
 from regard.training.recipe import recipe_class
 from safety import frozen_folders as frozen

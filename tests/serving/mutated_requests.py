@@ -12,7 +12,7 @@ GOOD = [
     ("/v1/generate", {"text": "A", "beam": 2, "max_new_tokens": 2, "stop_strings": ["e"]}),
     ("/v1/embed", {"text": "a", "model": "one", "edits": [{"kind": "head-off", "at": "x"}]}),
 ]
-OF_OTHER_DOORS = [
+OF_OTHER_APIS = [
     ("/v1/embeddings", {"model": "one", "input": ["a", "b"], "encoding_format": "base64"}),
     ("/v1/embeddings", {"model": "one", "input": [5, 6], "dimensions": 3, "user": "me"}),
     ("/v1/completions", {"model": "gpt", "prompt": "A", "max_tokens": 2, "n": 2, "best_of": 3}),

@@ -1,21 +1,25 @@
 """A real server on a free port, in a thread of the test."""
 
 import asyncio
+import re
+import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import uvicorn
 
 from regard.api import Model
+from regard.serving.apis.request import API
 from regard.serving.app import App
-from regard.serving.doors.door import Door
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
-from regard.serving.server import DOORS, bind, uvicorn_config
+from regard.serving.server import APIS, bind, uvicorn_config
 from regard.serving.settings import ServerSettings
 from regard.serving.worker import Worker
+from small import command, environment
 
 
 class RunningServer:
@@ -25,6 +29,10 @@ class RunningServer:
         self.app, self.engine, self.url = app, app.engine, url
         self.client = httpx.Client(base_url=url, timeout=30, trust_env=False)
 
+    @property
+    def paths(self) -> set[str]:
+        return {route.path for route in self.app.router.routes}
+
     def post(self, path: str, body: object, **more: object) -> httpx.Response:
         return self.client.post(path, json=body, **more)
 
@@ -33,13 +41,13 @@ class RunningServer:
 def running(
     models: dict[str, Model] | Sequence[ServedModel],
     settings: ServerSettings | None = None,
-    doors: Sequence[Door] = DOORS,
+    apis: Sequence[API] = APIS,
     **limits: object,
 ) -> Iterator[RunningServer]:
     """Serve models until the end of the block; all threads have ended then."""
     served = [ServedModel(m, n) for n, m in models.items()] if isinstance(models, dict) else models
     engine = ServingEngine(served, EngineLimits(**limits))
-    app = App(engine, doors, settings or ServerSettings())
+    app = App(engine, apis, settings or ServerSettings())
     listening = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn_config(app, 10))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
@@ -53,18 +61,66 @@ def running(
             yield running
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         listening.close()
     assert not thread.is_alive()
 
 
-def gate_warm_up(monkeypatch) -> threading.Event:
-    """An event for which the warm-up of models waits from now on."""
-    gate, warm_up = threading.Event(), Worker._warm_up
+class Gate(threading.Event):
+    """An event, and how many threads have come to it."""
+
+    arrived = 0
+
+
+def gate_warm_up(monkeypatch) -> Gate:
+    """A gate at which the warm-up of models waits from now on."""
+    gate, warm_up = Gate(), Worker._warm_up
 
     def wait_and_warm_up(worker: Worker) -> None:
-        gate.wait(20)
+        gate.arrived += 1
+        gate.wait(60)
         warm_up(worker)
 
     monkeypatch.setattr(Worker, "_warm_up", wait_and_warm_up)
     return gate
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for a condition, which a loaded machine may bring late."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def threads_named(name: str) -> list[threading.Thread]:
+    """Threads of a name that have not ended."""
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def start(folder: Path, *options: object) -> tuple[subprocess.Popen[str], str]:
+    """The verb in a process of its own, and its address."""
+    words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+    return process, address_of(process)
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """The address that a process writes when it serves."""
+    for line in process.stderr:
+        if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
+            return f"http://127.0.0.1:{found[1]}"
+    raise AssertionError(f"no server: {process.wait()}")
+
+
+def ready(url: str) -> None:
+    """Wait until a server answers."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if httpx.get(f"{url}/health/ready", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("the server is not ready")

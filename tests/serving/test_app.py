@@ -3,11 +3,13 @@
 import asyncio
 import json
 import logging
+import pickle
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -17,19 +19,29 @@ from starlette.responses import Response, StreamingResponse
 
 from regard.api import Model
 from regard.cli.verbs.serve import serve
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.component import Component
-from regard.inside.edits import read_edits
-from regard.serving.api_keys import APIKeys
-from regard.serving.doors.door import Door, DoorRoute, decode_json
-from regard.serving.errors import hide_paths
+from regard.models.edits import read_edits
+from regard.serving.apis.json_body import decode_json
+from regard.serving.apis.request import API, Endpoint
+from regard.serving.request_errors import hide_paths
+from regard.serving.serve_options import ServeOptions
 from regard.serving.served_model import ServedModel
-from regard.serving.server import DOORS, JoinedWrites
-from regard.serving.settings import RequestLimits, ServerSettings
+from regard.serving.server import APIS, JoinedWrites, ModelSource, ServerConfig
+from regard.serving.settings import APIKeys, RequestLimits, ServerSettings
+from regard.serving.worker import Worker
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
-from serving.running_server import gate_warm_up, running
-from small import command, environment
+from serving.running_server import (
+    address_of,
+    gate_warm_up,
+    ready,
+    running,
+    start,
+    threads_named,
+    until,
+)
+from small import environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_bert import small_bert as small_bert_files
@@ -105,16 +117,16 @@ MESSAGES = {
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_paths_of_the_machine_are_hidden_in_messages(server, message):
-    assert hide_paths(message, server.app.routes.addresses) == MESSAGES[message]
+    assert hide_paths(message, server.app.addresses) == MESSAGES[message]
 
 
 def test_an_error_has_no_path_but_those_of_the_server(models):
-    async def fail(exchange):
+    async def fail(request):
         raise BadInput("/srv/models/x: ratio 3/4; use /v1/completions")
 
-    route = DoorRoute("GET", "/fail", fail, "Fail.")
-    doors = [*DOORS, Door("failing", [route], DOORS[0].error)]
-    with running({"one": models["one"]}, doors=doors) as server:
+    route = Endpoint("GET", "/fail", fail, "Fail.")
+    apis = [*APIS, API("failing", [route], APIS[0].error)]
+    with running({"one": models["one"]}, apis=apis) as server:
         error = server.client.get("/fail").json()["error"]
         assert error["message"] == "…: ratio 3/4; use /v1/completions"
 
@@ -130,12 +142,13 @@ def test_every_answer_has_an_id(server):
 
 def test_every_path_but_health_needs_a_key(models, keys):
     with running({"one": models["one"]}, ServerSettings(keys=APIKeys.read(keys))) as server:
-        paths = {path for path in server.app.routes.exact if not path.startswith("/health")}
+        paths = {path for path in server.paths if not path.startswith("/health")}
         for path in paths | {"/nowhere"}:
             for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": KEY[:-1]}):
                 for method in ("GET", "POST", "DELETE"):
                     response = server.client.request(method, path, headers=headers, content=b"{}")
-                    assert response.status_code == 401, path
+                    is_page = (method, path) == ("GET", "/")
+                    assert response.status_code == (307 if is_page else 401), path
         assert server.client.get("/health/ready").status_code == 200
         for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": ADMIN}):
             assert server.post("/v1/classify", {"text": "a"}, headers=headers).status_code == 200
@@ -169,14 +182,16 @@ def test_files_of_keys_are_checked(tmp_path, content):
 def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
     root = tmp_path / "models"
     small_bert("one", seed=3).save(root / "second")
-    (tmp_path / "outside").mkdir()
+    small_bert("one", seed=4).save(tmp_path / "outside")  # a model that could be served
+    (root / "link").symlink_to(tmp_path / "outside")
     settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
     admin = {"authorization": f"Bearer {ADMIN}"}
     with running({"one": models["one"]}, settings) as server:
-        wrong = ("../outside", str(tmp_path / "outside"), "missing", "second\0", "long" * 2_000)
-        for folder in wrong:
+        wrong = ("../outside", str(tmp_path / "outside"), "second/../../outside", "link", "missing")
+        for folder in (*wrong, "second\0", "long" * 2_000):
             refused = server.post("/admin/models", {"folder": folder}, headers=admin)
             assert refused.status_code == 400 and str(tmp_path) not in refused.text
+            assert "not a folder below those from which models may be loaded" in refused.text
         loaded = server.post("/admin/models", {"folder": "second"}, headers=admin).json()
         assert loaded["name"] == "second" and loaded["components"] == ["embed", "predict"]
         body = {"model": "second", "text": SENTENCES[0]}
@@ -192,7 +207,7 @@ def test_an_administrator_loads_and_unloads_models(models, keys, tmp_path):
 
 @pytest.fixture
 def gate(monkeypatch):
-    """An event for which the warm-up of models waits; it is set at first."""
+    """A gate at which the warm-up of models waits; it is open at first."""
     gate = gate_warm_up(monkeypatch)
     gate.set()
     yield gate
@@ -212,9 +227,11 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
             gate.clear()
             loads = []
             for seed in (3, 4):
-                body = {"folder": f"seed-{seed}", "name": name}
+                arrived, body = gate.arrived, {"folder": f"seed-{seed}", "name": name}
                 loads.append(asyncio.ensure_future(client.post("/admin/models", json=body)))
-                await asyncio.sleep(0.3)
+                async with asyncio.timeout(20):
+                    while gate.arrived == arrived:
+                        await asyncio.sleep(0.01)
             assert not any(load.done() for load in loads)
             gate.set()
             first, last = await asyncio.gather(*loads)
@@ -302,7 +319,7 @@ def test_pages_of_other_origins_are_refused_unless_named(models, server):
 
 
 def test_bodies_are_bounded_in_size_and_time(models):
-    limits = RequestLimits(body_bytes=2_000, body_seconds=0.2)
+    limits = RequestLimits(body_bytes=2_000, body_seconds=1.0)
     with running({"one": models["one"]}, ServerSettings(limits=limits)) as server:
         large = {"text": "a" * 3_000}
         assert server.post("/v1/classify", large).status_code == 413
@@ -365,7 +382,7 @@ def read_health(connection):
 
 def is_cut_off(connection):
     """Whether headers that arrive byte by byte are cut off."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     connection.settimeout(0.05)
     while time.monotonic() < end:
         try:
@@ -381,28 +398,30 @@ def is_cut_off(connection):
 
 @pytest.mark.parametrize("before", [0, 1, 3])
 def test_slow_headers_are_cut_off_after_any_number_of_requests(models, monkeypatch, before):
-    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.3)
     with running({"one": models["one"]}) as server:
         address = server.client.base_url.host, server.client.base_url.port
+        if not before:
+            monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.3)
         with socket.create_connection(address, 10) as slow:
             for _ in range(before):
                 slow.sendall(HEAD + b"\r\n")
                 read_health(slow)
+            monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.3)
             slow.sendall(HEAD)
             assert is_cut_off(slow)
 
 
 def test_requests_in_time_keep_their_connection(models, monkeypatch):
-    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 0.6)
+    monkeypatch.setattr("regard.serving.server.HEADER_SECONDS", 2.0)
     with running({"one": models["one"]}) as server:
         address = server.client.base_url.host, server.client.base_url.port
         with socket.create_connection(address, 10) as steady:
             for _ in range(5):
                 steady.sendall(HEAD)
-                time.sleep(0.1)
+                time.sleep(0.25)
                 steady.sendall(b"\r\n")
                 read_health(steady)
-                time.sleep(0.1)
+                time.sleep(0.25)
             steady.sendall(HEAD + b"\r\n" + HEAD)  # and the beginning of the next one
             read_health(steady)
             assert is_cut_off(steady)
@@ -412,11 +431,11 @@ def test_requests_in_time_keep_their_connection(models, monkeypatch):
 LARGE = 24 << 20  # bytes: more than the buffers of a connection
 
 
-async def large_answer(exchange):
+async def large_answer(request):
     return Response(bytes(LARGE))
 
 
-async def large_stream(exchange):
+async def large_stream(request):
     async def parts():
         for _ in range(LARGE >> 16):
             yield bytes(1 << 16)
@@ -430,31 +449,28 @@ def asked_for_a_large_answer(server, path):
     address = server.client.base_url.host, server.client.base_url.port
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(address)
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         yield connection
 
 
 @pytest.fixture(scope="module")
-def large_doors():
+def large_apis():
     routes = [
-        DoorRoute("GET", "/large", large_answer, "Many bytes."),
-        DoorRoute("GET", "/stream", large_stream, "Many bytes, part by part."),
+        Endpoint("GET", "/large", large_answer, "Many bytes."),
+        Endpoint("GET", "/stream", large_stream, "Many bytes, part by part."),
     ]
-    return [*DOORS, Door("large", routes, DOORS[0].error)]
+    return [*APIS, API("large", routes, APIS[0].error)]
 
 
 @pytest.mark.parametrize("path", ["/large", "/stream"])
-def test_a_client_that_does_not_read_is_cut_off(models, large_doors, monkeypatch, path):
+def test_a_client_that_does_not_read_is_cut_off(models, large_apis, monkeypatch, path):
     monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.2)
-    with running({"one": models["one"]}, doors=large_doors) as server:
+    with running({"one": models["one"]}, apis=large_apis) as server:
         with asked_for_a_large_answer(server, path) as idle:
-            end = time.monotonic() + 10
             refused = 'regard_rejected_total{reason="client_does_not_read"} 1.0'
-            while refused not in server.client.get("/metrics").text:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            until(lambda: refused in server.client.get("/metrics").text)
             with pytest.raises(ConnectionResetError):
                 while idle.recv(1 << 16):
                     pass
@@ -462,11 +478,11 @@ def test_a_client_that_does_not_read_is_cut_off(models, large_doors, monkeypatch
 
 
 @pytest.mark.parametrize("path", ["/large", "/stream"])
-def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_doors, monkeypatch, path):
-    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 0.4)
+def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_apis, monkeypatch, path):
+    monkeypatch.setattr("regard.serving.server.READ_SECONDS", 1.5)
     monkeypatch.setattr("regard.serving.server.READ_BYTES", 1)
     with (
-        running({"one": models["one"]}, doors=large_doors) as server,
+        running({"one": models["one"]}, apis=large_apis) as server,
         asked_for_a_large_answer(server, path) as slow,
     ):
         size, start = 0, time.monotonic()
@@ -474,19 +490,26 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_doors, m
             part = slow.recv(1 << 20)
             assert part
             size += len(part)
-            time.sleep(len(part) / LARGE)
-        assert time.monotonic() - start > 0.8
+            time.sleep(3 * len(part) / LARGE)
+        assert time.monotonic() - start > 2.4
         assert "client_does_not_read" not in server.client.get("/metrics").text
 
 
-def test_a_full_queue_answers_429(models):
+def test_a_full_queue_answers_429(models, monkeypatch):
+    gate, step = threading.Event(), Worker._step
+
     async def ask_all(url):
-        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
             body = {"text": "The old man", "max_new_tokens": 30, "min_new_tokens": 30}
-            asks = (client.post("/v1/generate", json=body) for _ in range(30))
+            asks = [
+                asyncio.ensure_future(client.post("/v1/generate", json=body)) for _ in range(30)
+            ]
+            await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
+            gate.set()
             return await asyncio.gather(*asks)
 
     with running({"gpt": models["gpt"]}, max_queued_tokens=60) as server:
+        monkeypatch.setattr(Worker, "_step", lambda worker: gate.wait(60) and step(worker))
         answers = asyncio.run(ask_all(server.url))
         assert server.engine.queued_tokens == 0
         rejected = 'regard_rejected_total{reason="overloaded"}'
@@ -559,32 +582,46 @@ def test_the_deadline_covers_tokenizers(models, slow_tokenizer, path):
         assert in_time.status_code == 200 and slow_tokenizer
 
 
-def test_no_text_is_read_after_the_deadline(models, slow_tokenizer):
+def test_a_client_may_only_ask_for_an_earlier_deadline(models, slow_tokenizer):
+    with running({"one": models["one"]}, deadline=0.1) as server:
+        for header in ({}, {"x-request-timeout-seconds": "20"}):
+            answer = server.post("/tokenize", {"inputs": ["a", "a"]}, headers=header)
+            assert (answer.status_code, answer.json()["error"]) == (504, LATE)
+        later = {"text": "a", "deadline": 20}
+        assert server.post("/v1/embed", later).status_code == 504
+
+
+def test_no_text_is_read_after_the_deadline(models, monkeypatch):
+    (words,), gate, texts = models["one"].tokenizer.vocabularies, threading.Event(), []
+    segment = type(words).segment
+
+    def wait_and_segment(*given):
+        texts.append(given)
+        gate.wait(60)
+        return segment(*given)
+
     with running({"one": models["one"]}) as server:
-        slow_tokenizer.clear()
+        monkeypatch.setattr(type(words), "segment", wait_and_segment)
         body = {"inputs": ["a"] * 20, "add_special_tokens": False}
         header = {"x-request-timeout-seconds": "0.1"}
         assert server.post("/tokenize", body, headers=header).status_code == 504
-        time.sleep(0.5)
-        assert len(slow_tokenizer) == 1
+        gate.set()
+        until(lambda: not threads_named("request"))
+        assert len(texts) <= 1
 
 
-def test_a_client_that_leaves_frees_its_place(server):
+def test_a_client_that_leaves_frees_its_place(server, monkeypatch):
+    gate, step = threading.Event(), Worker._step
+    monkeypatch.setattr(Worker, "_step", lambda worker: gate.wait(60) and step(worker))
     body = json.dumps({"inputs": ["The old man"] * 60, "max_new_tokens": 40, "min_new_tokens": 40})
     head = f"POST /v1/generate HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     address = server.client.base_url.host, server.client.base_url.port
     with socket.create_connection(address, 10) as leaving:
         leaving.sendall((head + body).encode())
-        while not server.engine.queued_tokens:
-            time.sleep(0.001)
-    end = time.monotonic() + 20
-    while server.engine.queued_tokens and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not server.engine.queued_tokens
-    gone = [
-        line for line in server.client.get("/metrics").text.splitlines() if "client_gone" in line
-    ]
-    assert gone
+        until(lambda: server.engine.queued_tokens)
+    until(lambda: "client_gone" in server.client.get("/metrics").text)
+    gate.set()
+    until(lambda: not server.engine.queued_tokens)
 
 
 @pytest.mark.parametrize("body", [{"inputs": ["a secret text"]}, {"text": "a secret text"}])
@@ -638,10 +675,14 @@ def test_many_clients_get_their_own_answers(models, server):
 def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
     """It runs in the batches of a direct call, with other requests between them."""
     run, batches = Component.run, []
+    is_answered = threading.Event()
 
     def slow(component, rows, *more):
+        if len(batches) == 2:
+            until(lambda: server.engine._workers["one"].queued_requests == 2)
+        if 1 in batches:
+            is_answered.wait(60)
         batches.append(len(rows))
-        time.sleep(0.05)
         return run(component, rows, *more)
 
     texts = [SENTENCES[n % 4] for n in range(40)]
@@ -654,6 +695,7 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
                 await asyncio.sleep(0.005)
             small = await client.post("/embed", json={"inputs": texts[:1]})
             assert not large.done()
+            is_answered.set()
             return (await large).json(), small.json()
 
     with running({"one": model}, isolate=True) as server:
@@ -698,14 +740,14 @@ def test_languages_are_given_by_the_name_of_the_folder(tmp_path, monkeypatch):
     (tmp_path / "first").mkdir()
     (tmp_path / "second").symlink_to(tmp_path / "first")
     configs = []
-    monkeypatch.setattr("regard.serving.server.serve", lambda config, *_: configs.append(config))
+    monkeypatch.setattr("regard.serving.launch.serve", lambda config, *_: configs.append(config))
     folders = [str(tmp_path / name) for name in ("first", "second")]
-    serve(folders, port=0, languages=["second=en-fr"])
+    serve(folders, ServeOptions(port=0, languages=["second=en-fr"]))
     sources = configs[0].models
     assert [source.name for source in sources] == ["first", "second"]
     assert [source.languages for source in sources] == [None, ("en", "fr")]
     with pytest.raises(BadInput, match="no model is called third"):
-        serve(folders, port=0, languages=["third=en-fr"])
+        serve(folders, ServeOptions(port=0, languages=["third=en-fr"]))
 
 
 class Written:
@@ -751,35 +793,27 @@ def test_a_refused_call_leaves_the_log_as_it_was(tmp_path):
     loggers = [logging.getLogger(name) for name in ("regard.access", "regard.serving")]
     before = [([*logger.handlers], logger.propagate) for logger in loggers]
     with pytest.raises(BadInput, match="no such folder"):
-        serve([str(tmp_path / "missing")], port=0)
+        serve([str(tmp_path / "missing")], ServeOptions(port=0))
     assert [([*logger.handlers], logger.propagate) for logger in loggers] == before
 
 
-def start(folder, *options):
-    """The verb in a process of its own, and its address."""
-    words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
-    return process, address_of(process)
+FIGURE = re.compile(r'^regard_(?:queued_requests|requests_total)\{(?!path="/[hm]).*\} (\S+)$', re.M)
 
 
-def address_of(process):
-    """The address that a process writes when it serves."""
-    for line in process.stderr:
-        if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
-            return f"http://127.0.0.1:{found[1]}"
-    raise AssertionError(f"no server: {process.wait()}")
+async def accepted(client, url, count):
+    """Wait until requests are queued or answered, apart from those for health and figures."""
+    async with asyncio.timeout(60):
+        while sum(map(float, FIGURE.findall((await client.get(f"{url}/metrics")).text))) < count:
+            await asyncio.sleep(0.02)
 
 
-def ready(url):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            if httpx.get(f"{url}/health/ready", trust_env=False).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError("the server is not ready")
+def test_worker_processes_get_a_copy_of_all_endpoints():
+    config = ServerConfig((ModelSource("model"),))
+    copy = pickle.loads(pickle.dumps(config))
+    assert [api.name for api in copy.apis] == [api.name for api in APIS]
+    for own, copied in zip(APIS, copy.apis, strict=True):
+        names = [[(each.method, each.path) for each in api.routes] for api in (own, copied)]
+        assert names[0] == names[1] and names[0]
 
 
 @pytest.mark.slow
@@ -795,7 +829,7 @@ def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
                 asyncio.ensure_future(client.post(f"{url}/v1/generate", json=body))
                 for _ in range(40)
             ]
-            await asyncio.sleep(0.3)
+            await accepted(client, url, 40)
             process.send_signal(signal.SIGTERM)
             return await asyncio.gather(*asks, return_exceptions=True)
 
@@ -844,7 +878,7 @@ def test_work_longer_than_the_drain_is_refused_and_the_process_ends_well(folder)
             async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
                 body = {"inputs": ["slow"]}
                 asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
-                await asyncio.sleep(0.5)
+                await accepted(client, url, 1)
                 process.send_signal(signal.SIGTERM)
                 return await asking
 

@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from regard.api import Model
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation.beam import Beam
+from regard.generation.greedy import Greedy
+from regard.generation.sample import Sample
 from regard.inference.decoder_model import Method
 from regard.inference.generation_session import CohortBatch
 from regard.inference.generator import Ending
-from regard.search.beam import Beam
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample
-from regard.serving.doors.door import encode_json
+from regard.serving.apis.json_body import encode_json
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 from regard.serving.worker import Worker
 from serving.running_server import running

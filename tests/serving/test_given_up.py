@@ -2,18 +2,19 @@
 
 import asyncio
 import threading
-import time
 from itertools import count
 
 import numpy as np
 import pytest
 
 from regard.api import Model
-from regard.ground.cancellation import CancelledWork, cancelled_if, check_wanted
+from regard.core.cancellation import CancelledWork, cancelled_if, check_wanted
 from regard.inference.component import Component
+from regard.inference.generation_session import GenerationSession
+from regard.inference.generator import Ending
 from regard.inference.translator import Translator
 from regard.serving.engine import DeadlineExceeded, TooLarge
-from serving.running_server import running
+from serving.running_server import running, until
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
@@ -68,8 +69,35 @@ def test_a_batch_that_nobody_waits_for_ends_and_the_next_one_runs(engine_of, mon
     assert answer.value.texts
 
 
+def test_rows_that_nobody_waits_for_are_decoded_no_further(engine_of, monkeypatch):
+    engine, decoded, gate, step = engine_of(), [], threading.Event(), GenerationSession.step
+
+    def noted(session):
+        outputs = step(session)
+        decoded.append(len(session))
+        gate.wait(20)
+        return outputs
+
+    until(lambda: engine.ready)
+    monkeypatch.setattr(GenerationSession, "step", noted)
+
+    async def leave():
+        ask = engine.run("gpt", "generate", ["The old man"] * 3, {"ending": Ending(30)})
+        task = asyncio.ensure_future(ask)
+        while not decoded:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.wait([task])
+        gate.set()
+        return await engine.run("gpt", "generate", ["A dog"], {"ending": Ending(5)})
+
+    assert len(asyncio.run(leave())) == 1
+    assert decoded[0] == 3 and max(decoded[1:]) == 1
+
+
 def test_parts_of_a_call_end_with_its_request(engine_of):
     engine, begun, gate = engine_of(max_batch_tokens=40), [], threading.Event()
+    until(lambda: engine.ready)
 
     def function(served, numbers):
         begun.append(numbers)
@@ -78,7 +106,7 @@ def test_parts_of_a_call_end_with_its_request(engine_of):
 
     async def ask():
         with pytest.raises(DeadlineExceeded):
-            await engine.call_in_parts("bert", function, [30] * 5, deadline=0.2)
+            await engine.call_in_parts("bert", function, [30] * 5, deadline=1.0)
         gate.set()
         return await engine.call("bert", lambda served: served.name)
 
@@ -88,8 +116,7 @@ def test_parts_of_a_call_end_with_its_request(engine_of):
 
 def test_other_requests_run_between_the_parts_of_a_call(engine_of):
     engine, order, gate = engine_of(max_batch_tokens=40), [], threading.Event()
-    while not engine.ready:
-        time.sleep(0.01)
+    until(lambda: engine.ready)
 
     def function(served, numbers):
         gate.wait()
@@ -139,6 +166,19 @@ def test_states_and_raw_scores_in_parts_are_those_of_a_direct_call(models):
         logits = models["bert"].logits(texts, as_numpy=True)
         found = [sorted(each["score"] for each in row) for row in scores]
         np.testing.assert_allclose(found, np.sort(logits, -1), atol=1e-5)
+
+
+def test_texts_longer_than_a_batch_are_refused_by_models_of_any_length(engine_of, monkeypatch):
+    """One text of 100,000 tokens kept a model without positions from all others for minutes."""
+    monkeypatch.setattr("regard.inference.embed.TOKENS", 8)
+    engine = engine_of()
+
+    async def ask(text):
+        return await engine.run("mt", "embed", [text])
+
+    assert len(asyncio.run(ask("the owl"))) == 1
+    with pytest.raises(TooLarge, match=r"tokens is more than the 8 of one text; divide it"):
+        asyncio.run(ask("the owl " * 20))
 
 
 def test_sources_longer_than_a_batch_are_refused(engine_of, monkeypatch):

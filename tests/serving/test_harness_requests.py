@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from regard.search.greedy import Greedy
+from regard.generation.greedy import Greedy
 from serving.running_server import running
 from small_gpt import POSITIONS, small_gpt2
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from regard.api import Model
 from regard.inference.component import Component
-from regard.serving.doors import door, hugging_face
-from regard.serving.doors.door import count_leaves, encode_in_parts, encode_json
+from regard.serving.apis import hugging_face, json_body
+from regard.serving.apis.json_body import count_leaves, encode_in_parts, encode_json
 from serving.running_server import running
 from small_bert import SENTENCES
 from small_bert import model as small_bert
@@ -100,15 +100,15 @@ def test_large_answers_are_encoded_in_other_threads(server, monkeypatch, path):
     same = {"x-request-id": "same"}
     small = server.post(path, LARGE[path], headers=same)
     assert small.status_code == 200, small.text
-    threads, encode = list[str](), door.encode_json
+    threads, encode = list[str](), json_body.encode_json
 
     def noted(content):
         threads.append(threading.current_thread().name)
         return encode(content)
 
-    monkeypatch.setattr(door, "MANY", 4)
+    monkeypatch.setattr(json_body, "MANY", 4)
     monkeypatch.setattr(hugging_face, "MANY", 4)
-    monkeypatch.setattr(door, "encode_json", noted)
+    monkeypatch.setattr(json_body, "encode_json", noted)
     assert server.post(path, LARGE[path], headers=same).content == small.content
     assert len(threads) > 4 and {*threads} == {"request"}
 
@@ -133,7 +133,7 @@ values = st.recursive(
 @given(values, st.integers(1, 9))
 def test_parts_are_the_json_of_the_whole(content, many):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(door, "MANY", many)
+        patch.setattr(json_body, "MANY", many)
         assert encode_in_parts(content) == encode_json(content)
         json.loads(encode_in_parts(content))
     assert 0 <= count_leaves(content, many) <= many

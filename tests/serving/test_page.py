@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from regard.api import Model
-from regard.serving.doors import own
-from regard.serving.server import DOORS
+from regard.serving.apis import own
+from regard.serving.server import APIS
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
@@ -42,7 +42,7 @@ def test_every_curl_command_is_answered():
 
 
 def test_all_paths_are_in_the_table():
-    for route in (route for door in DOORS for route in door.routes):
+    for route in (route for api in APIS for route in api.routes):
         path = route.path.replace("{id}", "ID").replace("{task}", "TASK")
         path = path.replace("/admin/models/{name}", "/admin/models").replace("{name}", "NAME")
         assert f"`{path}`" in PAGE, path

@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.serving.request_threads import RequestThreads
 from work import ends
 
@@ -38,8 +39,10 @@ def test_a_thread_that_is_left_behind_keeps_its_place_and_nobody_waits_for_it():
                     await threads.run(wait)
 
     try:
-        with ends(20):
+        with ends(60):
             asyncio.run(give_up_two())
+            while not threads_left:
+                time.sleep(0.01)
         (left,) = threads_left  # the second request had no place
         assert left.is_alive() and left.daemon
     finally:

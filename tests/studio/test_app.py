@@ -11,15 +11,16 @@ import httpx
 import pytest
 
 from regard.api import Model
+from regard.inside.attention.attention_record import unpack_weights
+from regard.inside.attribution import methods
 from regard.inside.pruning.remove_heads import Head, remove_heads
-from regard.inside.views.attention_record import unpack_weights
-from regard.inside.views.view_record import ViewRecord
-from regard.serving.doors import images
+from regard.serving.apis import request_images as images
 from regard.serving.settings import RequestLimits, ServerSettings
 from regard.studio import predictions, text_records
-from regard.studio.app import HEADERS, studio_doors
+from regard.studio.app import HEADERS, studio_apis
 from regard.studio.predictions import ABOUT
 from regard.training.metrics_log import LOG
+from regard.views.view_record import ViewRecord
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_bert import small_bert as loaded_bert
@@ -29,7 +30,7 @@ from small_mistakes import TRANSLATORS, small_translator
 
 MARKUP = "<img src=x onerror=alert(1)> & \"quotes\" '</script>'"
 SIGNED = ("leave-one-out", "integrated", "gradient")  # methods whose values have a sign
-ROUTES = {(route.method, route.path) for route in studio_doors()[-1].routes}
+ROUTES = {(route.method, route.path) for route in studio_apis()[-1].routes}
 
 
 def write_run(folder, losses, **more):
@@ -58,7 +59,7 @@ def server(runs):
     models = {"labels": small_bert("one"), "writer": small_gpt2(), "mt": translator}
     models["masks"] = small_bert("words")
     settings = ServerSettings(allow_edits=True)
-    with running(models, settings, studio_doors(runs)) as server:
+    with running(models, settings, studio_apis(runs)) as server:
         yield server
 
 
@@ -108,12 +109,17 @@ def test_scripts_have_no_way_to_turn_text_into_markup():
     "headers",
     [
         {"host": "evil.example"},
+        {"host": "localhost.evil.example"},
+        {"host": "10.0.0.1"},  # private, but not this machine
+        {"host": "192.168.1.5:8000"},
+        {"host": "[fd00::1]"},
+        {"host": "0.0.0.0"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"sec-fetch-site": "cross-site"},
     ],
 )
-def test_pages_of_other_sites_are_refused_on_every_door(server, headers):
+def test_pages_of_other_sites_are_refused_on_every_api(server, headers):
     for path in ("/studio", "/studio/models", "/docs"):
         assert server.client.get(path, headers=headers).status_code == 403
     body = {"model": "labels", "text": "the old sailor"}
@@ -123,7 +129,8 @@ def test_pages_of_other_sites_are_refused_on_every_door(server, headers):
 
 def test_its_own_page_and_localhost_are_admitted(server):
     port = httpx.URL(server.url).port
-    for host in (f"localhost:{port}", f"127.0.0.1:{port}", "localhost:9999"):
+    names = ("localhost", "127.0.0.1", "[::1]")
+    for host in (*(f"{name}:{port}" for name in names), "localhost:9999", "127.0.0.1"):
         own = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
         assert server.client.get("/studio/models", headers=own).status_code == 200
 
@@ -238,7 +245,7 @@ def pruned():
     small = {"mt": small_translator(next(iter(TRANSLATORS))), "labels": loaded_bert("one")}
     removed = [Head("encoder", 0, 0), Head("encoder", 0, 1)]
     models = {name: Model(remove_heads(each, removed)) for name, each in small.items()}
-    with running(models, ServerSettings(allow_edits=True), studio_doors()) as server:
+    with running(models, ServerSettings(allow_edits=True), studio_apis()) as server:
         yield server
 
 
@@ -293,6 +300,43 @@ def test_long_texts_have_integrated_gradients(server, monkeypatch):
     for text, method in (("the sailor", "leave-one-out"), ("the old sailor", "integrated")):
         found = server.post("/studio/evidence", {"model": "labels", "text": text}).json()
         assert found["method"] == method and [*found["weights"]] == [method]
+
+
+def test_integrated_gradients_end_early_and_say_so(server, monkeypatch):
+    body = {"model": "labels", "text": "the old sailor", "method": "integrated"}
+    whole = server.post("/studio/evidence", body).json()
+    assert whole["completeness"]["steps"] <= predictions.MOST_STEPS < methods.MOST_STEPS
+    assert "not sum" not in whole["about"]
+    monkeypatch.setattr(methods, "COMPLETE", -1.0)
+    given = server.post("/studio/evidence", body).json()
+    assert given["completeness"]["steps"] == predictions.MOST_STEPS
+    assert "Here they do not sum to it (64 steps" in given["about"]
+
+
+def test_unknown_words_are_named_once(server):
+    for model in ("labels", "mt"):
+        body = {"model": model, "text": "the \u2603 owl \u2603 sees \u6f22"}
+        words = server.post("/studio/unknown", body).json()["words"]
+        assert words == ["\u2603", "\u6f22"] if model == "labels" else "the" not in words
+    known = {"model": "writer", "text": "the \u2603"}
+    assert server.post("/studio/unknown", known).json() == {"words": []}
+
+
+@pytest.mark.parametrize("method", ABOUT)
+def test_evidence_and_what_ifs_are_of_the_edited_model(server, method):
+    (site, *_) = server.client.get("/studio/models").json()["models"][0]["sites"]
+    edits = [{"kind": "head-off", "at": site["layers"][0]["at"], "head": 1}]
+    body = {"model": "labels", "text": "the old sailor", "edits": edits}
+    (result,) = server.post("/v1/classify", body).json()["results"]
+    (record,) = result["records"]
+    found = server.post("/studio/evidence", {**body, "method": method}).json()
+    label = found["targets"][0]
+    assert found["probabilities"][0] == pytest.approx(record["probabilities"][label], abs=1e-5)
+    off = server.post("/studio/what-if", {**body, "words": [1]}).json()
+    before = dict(zip(off["targets"], off["before"], strict=True))
+    assert before == pytest.approx(record["probabilities"], abs=1e-5)
+    whole = server.post("/studio/evidence", {**body, "method": method, "edits": []}).json()
+    assert whole["weights"] != found["weights"]
 
 
 def test_runs_are_found_and_drawn(server, runs):
@@ -363,7 +407,7 @@ def test_markup_in_texts_stays_text(server):
 
 
 def test_a_studio_without_runs_has_none_of_their_paths():
-    paths = {route.path for route in studio_doors()[-1].routes}
+    paths = {route.path for route in studio_apis()[-1].routes}
     assert "/studio/runs" not in paths
 
 
@@ -380,8 +424,8 @@ def test_pixels_are_bounded_before_images_are_decoded_beside_the_event_loop(path
 
     monkeypatch.setattr(images, "decode_image", noted)
     settings = ServerSettings(limits=RequestLimits(pixels=100))
-    with running({"vit": small_vit()}, settings, studio_doors()) as server:
-        room = server.app.services.pixels
+    with running({"vit": small_vit()}, settings, studio_apis()) as server:
+        room = server.app.services.images.pixels
         large = server.post(path, {"model": "vit", "image": blank_png(8, 13)})
         assert large.status_code == 400 and "8 × 13 pixels are more than 100" in large.text
         room.used = 4 * 100
@@ -405,7 +449,7 @@ MORE_KEYS = {
 
 @pytest.fixture(scope="module")
 def both_inputs():
-    with running({"vit": small_vit(), "labels": small_bert("one")}, doors=studio_doors()) as server:
+    with running({"vit": small_vit(), "labels": small_bert("one")}, apis=studio_apis()) as server:
         yield server
 
 

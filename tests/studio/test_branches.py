@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.serving.app import ServerSettings
-from regard.studio.app import studio_doors
+from regard.studio.app import studio_apis
 from regard.studio.branches import StartCommand, Trainings
 from regard.training.branch import origin_of
 from regard.training.metrics_log import read_log
@@ -25,10 +25,21 @@ rate = 0.1
 [train]
 steps = 3
 """
-ENDLESS = "import time\nprint('step', flush=True)\ntime.sleep(60)"
+ENDLESS = "import time\nprint('step', flush=True)\ntime.sleep(600)"
+# As ``regard train`` in a background shell: Ctrl-C is ignored until the first SIGTERM.
+BACKGROUND = """
+import signal, time
+def remember(number, frame):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    print('saves', flush=True)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, remember)
+print('step', flush=True)
+time.sleep(600)
+"""
 
 
-def wait_for(value, *, seconds=120):
+def wait_for(value, *, seconds=600):
     end = time.monotonic() + seconds
     while not (result := value()):
         assert time.monotonic() < end
@@ -72,7 +83,7 @@ def test_the_name_of_the_next_branch_is_free(trainings, tmp_path):
         (checkpoint / "state.json").write_text("{}")
     (tmp_path / "sweep" / "one-at-2").mkdir()
     start(trainings, tmp_path, "", "sweep/one-at-4")
-    with running({"labels": small_bert("one")}, doors=studio_doors(tmp_path, trainings)) as server:
+    with running({"labels": small_bert("one")}, apis=studio_apis(tmp_path, trainings)) as server:
         (run,) = server.client.get("/studio/runs").json()["runs"]
     assert run["outs"] == {"2": "sweep/one-at-2-2", "4": "sweep/one-at-4-2"}
 
@@ -114,6 +125,17 @@ def test_a_training_is_stopped_and_ends_with_the_studio(trainings, tmp_path):
     assert second.state == "stopped"
 
 
+def test_a_training_is_stopped_where_ctrl_c_is_ignored(trainings, tmp_path):
+    training = start(trainings, tmp_path, BACKGROUND)
+    wait_for(lambda: training.last_line == "step")
+    training.stop()
+    wait_for(lambda: training.last_line == "saves")
+    assert training.state == "stopping"
+    training.stop()
+    wait_for(lambda: training.process.poll() is not None)
+    assert training.state == "stopped"
+
+
 def test_a_folder_that_is_gone_is_refused(trainings, tmp_path):
     with pytest.raises(BadInput, match="does not exist any more"):
         start(trainings, tmp_path / "gone", "")
@@ -121,7 +143,7 @@ def test_a_folder_that_is_gone_is_refused(trainings, tmp_path):
 
 def test_a_studio_starts_no_training_unless_it_may(tmp_path):
     def paths(*trainings):
-        return {route.path for route in studio_doors(tmp_path, *trainings)[-1].routes}
+        return {route.path for route in studio_apis(tmp_path, *trainings)[-1].routes}
 
     assert paths(Trainings()) - paths() == {"/studio/branch", "/studio/branch/stop"}
 
@@ -134,8 +156,8 @@ def test_wrong_branches_are_refused_in_one_line(trainings, tmp_path):
     for name in ("one", "other"):
         (tmp_path / name / "checkpoints" / "step-00000002").mkdir(parents=True)
         (tmp_path / name / "checkpoints" / "step-00000002" / "state.json").write_text("{}")
-    doors = studio_doors(tmp_path, trainings)
-    with running({"labels": small_bert("one")}, ServerSettings(), doors) as server:
+    apis = studio_apis(tmp_path, trainings)
+    with running({"labels": small_bert("one")}, ServerSettings(), apis) as server:
         for body, status, message in (
             ({"run": "../one", "step": 2}, 404, "no such run"),
             ({"run": "one", "step": 3}, 400, "no checkpoint of step 3"),
@@ -145,7 +167,7 @@ def test_wrong_branches_are_refused_in_one_line(trainings, tmp_path):
                 {"run": "one", "step": 2, "key": "optimiser.rate", "value": "banana"},
                 *(400, "optimiser.rate"),
             ),
-            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "value: longer than 200 char"),
+            ({"run": "one", "step": 2, "value": "x" * 300}, 400, "value: more than 200 characters"),
             ({"run": "one", "step": 2, "more": 1}, 400, "not what this path reads"),
         ):
             answer = server.post("/studio/branch", body)
@@ -163,7 +185,7 @@ def test_a_branch_is_started_and_its_curve_parts(trainings, tmp_path):
     root = tmp_path / "runs"
     train_small_run(root)
     with running(
-        {"labels": small_bert("one")}, ServerSettings(), studio_doors(root, trainings)
+        {"labels": small_bert("one")}, ServerSettings(), studio_apis(root, trainings)
     ) as server:
 
         def started():

@@ -5,7 +5,7 @@ import torch
 
 from regard.serving.app import ServerSettings
 from regard.studio import checkpoints
-from regard.studio.app import studio_doors
+from regard.studio.app import studio_apis
 from regard.training.checkpoint import Checkpoints
 from regard.weights.files import weights_of
 from serving.running_server import running
@@ -26,7 +26,7 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(root):
     models = {"labels": small_bert("one"), "one.step-8": small_bert("one")}
-    with running(models, ServerSettings(), studio_doors(root)) as server:
+    with running(models, ServerSettings(), studio_apis(root)) as server:
         yield server
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from regard.api import Model
-from regard.inside.views import markup
 from regard.models.coreference_head import CoreferenceHead
 from regard.serving.app import ServerSettings
-from regard.studio.app import studio_doors
+from regard.studio.app import studio_apis
 from regard.studio.predictions import token_at
+from regard.views import markup
 from serving.running_server import running
 from small_bert import model as small_bert
 from small_bert import small_bert as loaded_bert
@@ -40,7 +40,7 @@ def server():
         "tags": small_bert("tags"),
     }
     models |= {"answers": small_bert("answer"), "labels": small_bert("one")}
-    with running(models, ServerSettings(allow_edits=True), studio_doors()) as server:
+    with running(models, ServerSettings(allow_edits=True), studio_apis()) as server:
         yield server
 
 
@@ -85,7 +85,7 @@ def test_wrong_inputs_get_one_line(server, path):
     for name, text, message in (
         ("labels", TEXT, "was not trained for this task"),
         (model, " \n", "the text is empty"),
-        (model, "x" * 30_000, "text: longer than 20,000 characters"),
+        (model, "x" * 30_000, "text: more than 20,000 characters"),
     ):
         answer = server.post(f"/studio/{path}", {"model": name, "text": text})
         assert answer.status_code == 400 and message in answer.json()["error"]["message"]
@@ -152,7 +152,7 @@ def test_a_reader_of_one_text_alone_is_asked_elsewhere(tmp_path):
     content = recipe(tmp_path, "answer", BIDAF)
     content["train"]["steps"] = 2
     model = trained(content, tmp_path, tmp_path / "run")
-    with running({"reader": model}, doors=studio_doors()) as server:
+    with running({"reader": model}, apis=studio_apis()) as server:
         alone = server.post("/studio/look", {"model": "reader", "text": "who?"})
         both = {"model": "reader", "text": "who?", "second": "dog cow owl pig"}
         assert server.post("/studio/look", both).status_code == 200

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.classifier import Classifier
 from regard.models.folders import folder as folders
 from regard.weights.files import weights_of

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.errors import BadInput
 from regard.data.batches.training_data import held_out_indices
-from regard.ground.errors import BadInput
 from regard.inference.classifier import Classifier
 from regard.metrics.classification import classification_scores
 from regard.models.folders.folder import read as read_folder
+from regard.tasks.labels import class_weights
+from regard.text.labels import SingleLabelSet
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
@@ -128,6 +130,21 @@ def test_classes_can_weigh_unlike(corpus, tmp_path):
     recipe = read(corpus / "owls.toml", ["labels.weights=balanced"])
     balanced = prepare(recipe, tmp_path / "b", ALONE, data=unlike).job.objective
     assert balanced.weights == pytest.approx((80 / (2 * 60), 80 / (2 * 20)))
+
+
+def test_balanced_weights_of_tags_are_those_of_scikit_learn():
+    """Tags that no word of the training set has weigh 1, and change no other weight."""
+    from sklearn.utils.class_weight import compute_class_weight
+
+    tags = SingleLabelSet(("O", "B-PER", "I-PER", "B-LOC", "B-MISC"))
+    occurring = [0] * 20 + [1] * 4 + [3] * 2
+    present, expected = np.array([0, 1, 3]), np.ones(5)
+    expected[present] = compute_class_weight("balanced", classes=present, y=occurring)
+    weights = class_weights(tags, "balanced", occurring, complete=False)
+    assert weights == pytest.approx(expected)
+    assert sum(weights[tag] for tag in occurring) == pytest.approx(len(occurring))
+    with pytest.raises(BadInput, match="no example has the label 'I-PER'"):
+        class_weights(tags, "balanced", occurring)
 
 
 def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import regard
+from regard.core.errors import BadInput
 from regard.data.readers.examples import CoreferenceExample, PronounQuestion
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 from regard.tasks.coreference import decision
 from regard.training.recipe import make_recipe, task_of
 from verb import run

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.batch import pack_rows
-from regard.ground.errors import BadInput
+from regard.core.batch import pack_rows
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.folders import folder as folders
@@ -51,7 +51,7 @@ def recipe(translator, tmp_path):
 def test_a_word_has_the_mean_of_its_pieces_in_the_translator(recipe, translator, tmp_path):
     model = trained(recipe, tmp_path, tmp_path / "run")
     words = ["dog", "owlish", "pig"]
-    inputs = pack_rows(model.encoder.read([words, ["gnu"]]))
+    inputs = pack_rows(model.encoder.read_rows([words, ["gnu"]]))
     (features_TD,) = model.module.trunk.frozen(inputs.tokens_T[:, 1:], inputs.layout)
     start = regard.load(translator, "cpu")
     states_ND, other_ND = start.encode([" ".join(words), "gnu"])

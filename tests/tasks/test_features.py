@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import regard
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import Tape
 from regard.data.readers.static_vectors import StaticVectors
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.folders import folder as folders

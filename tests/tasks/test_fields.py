@@ -7,6 +7,7 @@ import pytest
 
 import regard
 from regard.models.papers import grover
+from regard.text.field_template import FieldTemplate
 from verb import run
 
 EXAMPLES = Path(regard.__file__).parent / "recipes" / "examples"
@@ -33,7 +34,7 @@ def test_the_recipe_trains_a_model_of_fields(trained):
     model = regard.load(trained[0], "cpu")
     assert model.paper is grover.PAPER
     assert model.notes["fields"] == ["domain", "date", "authors", "headline", "body"]
-    assert {*grover.FieldTemplate().special_tokens} < {*model.tokenizer.words.pieces(range(600))}
+    assert {*FieldTemplate().special_tokens} < {*model.tokenizer.words.pieces(range(600))}
     assert "bits_per_byte" in trained[1].stderr
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import regard
+from regard.core.batch import pack_images
+from regard.core.errors import BadInput
 from regard.data.readers.memory import MemoryExamples
-from regard.ground.batch import pack_images
-from regard.ground.errors import BadInput
 from regard.images import processor
 from regard.images.processor import ImageProcessor
 from regard.models.label_heads import LabelHead

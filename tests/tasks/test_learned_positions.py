@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from regard.api import Model
-from regard.decoding.cuda_graph import CudaGraphEngine
-from regard.ground.errors import BadInput
-from regard.search import Beam, Greedy, Sample
+from regard.core.errors import BadInput
+from regard.generation import Beam, Greedy, Sample
+from regard.generation.cuda_graph import CudaGraphEngine
 from small_positions import PLACES, placed
 
 
@@ -19,7 +19,9 @@ def test_writing_ends_where_the_learned_positions_end(search, precision, device)
     model = Model(model._loaded, precision)
     for found in model.translate([[5] * PLACES, [6, 7]] * 3, search):
         assert {len(one.hypothesis.tokens) for one in found} == {5}
-        assert not any(one.hypothesis.finished for one in found)
+        assert {one.ended for one in found} == {"positions"}
+    ((short, *_),) = model.translate([[6, 7]], search, max_new_tokens=3)
+    assert len(short.hypothesis.tokens) == 3 and short.ended == "length"
     (within,) = model.translate(["ada"], search, prefixes=["ada"])
     assert len(within[0].hypothesis.tokens) == 5
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.classifier import Classifier
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -206,9 +206,9 @@ def test_pairs_and_numbers_in_windows(corpus, tmp_path):
     model = Classifier(run.job.model.eval(), run.tokenizer, run.labels, 256, 32, "windows")
     (logits_V,) = model.logits([(f"{BEGIN} owl", "dog owl")])
     own = run.tokenizer.window_rows([(f"{BEGIN} owl", "dog owl")], 32)[0]
-    of_rows = model.logits_of(model.head, own)
+    of_rows = model.head_logits(model.head, own)
     assert len(of_rows) > 1
-    assert torch.allclose(logits_V, torch.stack(of_rows).double().mean(0), atol=1e-6)
+    assert torch.allclose(logits_V, torch.stack(of_rows).mean(0), atol=1e-6)
 
 
 def test_a_teacher_predicts_the_text_of_each_window(corpus, folders, tmp_path):

@@ -8,9 +8,9 @@ import torch
 
 import regard
 from marian_folders import quietly, reference_model, reference_tokenizer
-from regard.search import Beam, Greedy
+from regard.data.toy_language import corpus as toy
+from regard.generation import Beam, Greedy
 from regard.text.tokenizers.marian import MarianTokenizer
-from regard.tour.toy_language import corpus as toy
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import SaveEvent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.config import ModelConfig
 from regard.models.folders import folder as folders
 from regard.models.heads import NextTokenHead

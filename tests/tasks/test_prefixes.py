@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
-from regard.search import Greedy
+from regard.core.errors import BadInput
+from regard.generation import Greedy
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
@@ -79,9 +79,9 @@ def test_it_learns_answers_and_stops(copied):
 def test_the_prefix_is_put_before_texts_and_not_before_ids(copied):
     model, _ = copied
     words = model.tokenizer.source
-    (row,) = model.translator.read(["cow owl"])
+    (row,) = model.translator.read_rows(["cow owl"])
     assert row == [*words.encode("reverse words: cow owl"), words.eos]
-    assert model.translator.read([row]) == [row]
+    assert model.translator.read_rows([row]) == [row]
     assert model.translate([row], Greedy())[0][0] == model.translate(["cow owl"], Greedy())[0][0]
     counted = model.translator.token_count("cow owl", 0)
     assert counted == len(row)

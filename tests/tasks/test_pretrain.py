@@ -11,11 +11,11 @@ import torch
 
 from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import START
 from regard.data.batches.training_data import held_out_indices
 from regard.data.readers.sources import sample_texts
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
 from regard.models.folders.folder import read as read_folder
 from regard.tasks import plan, pretrain
 from regard.training.distributed import World

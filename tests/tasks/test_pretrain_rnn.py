@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
-from regard.ground.pytree import tensors_in
+from regard.core.errors import BadInput
+from regard.core.pytree import tensors_in
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.sum import Sum
 from regard.training.distributed import World

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
-from regard.ground.pytree import tensors_in
+from regard.core.errors import BadInput
+from regard.core.pytree import tensors_in
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED
+from regard.core.errors import BadInput
 from regard.training.recipe import make_recipe, task_of
 from small_bert import model as small_bert
 from small_bert import vocabulary

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
-from regard.parts.crf import marginals, viterbi
+from regard.core.errors import BadInput
+from regard.layers.crf import marginals, viterbi
 from small_tuning import write_tuning
 
 LSTM = {"paper": "lin", "size": "laptop", "change": {"width": 16, "embedding": 16}}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
 from regard.inside.attention.look import NO_SECOND_TEXT
 from regard.models.facts import change
 from regard.models.features import Features

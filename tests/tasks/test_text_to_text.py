@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
-from regard.search import Beam, Greedy
+from regard.core.errors import BadInput
+from regard.generation import Beam, Greedy
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train

@@ -6,15 +6,20 @@ import pytest
 import torch
 
 import regard
-from regard.decoding.cpp import obstacle
-from regard.ground.errors import BadInput
-from regard.ground.workers import WorkerProcesses
+from regard.core.errors import BadInput
+from regard.core.workers import WorkerProcesses
+from regard.generation import Beam, Exact, Greedy, Sample
+from regard.generation.cpp import obstacle
 from regard.inference.decoder_model import Method, Request
 from regard.inference.translator import Translator
 from regard.models.facts import change
 from regard.models.papers import luong
-from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.components import ComponentSpec
+
+
+def with_generation_config(translator: Translator, settings: dict[str, object]) -> Translator:
+    notes = translator.notes | {"generation": settings}
+    return replace(translator, loaded=replace(translator.loaded, notes=notes))
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +75,19 @@ def test_scores_agree_with_search(translator, texts):
 
 def test_finished_rows_leave_and_source_keys_are_computed_once(translator, texts):
     rows, crossed = [], []
-    decode = translator.model.decode
-    projections = [block.cross.kv for block in translator.model.target.blocks]
+    decode = translator.module.decode
+    projections = [block.cross.kv for block in translator.module.target.blocks]
     hooks = [one.register_forward_hook(lambda *_: crossed.append(1)) for one in projections]
 
     def counted(tokens_T, *arguments, **more):
         rows.append(len(tokens_T))
         return decode(tokens_T, *arguments, **more)
 
-    translator.model.decode = counted
+    translator.module.decode = counted
     try:
         translator.translate([text for text in texts if text.strip()][:20], Greedy())
     finally:
-        del translator.model.decode
+        del translator.module.decode
         for hook in hooks:
             hook.remove()
     assert rows[0] == 20
@@ -117,7 +122,7 @@ def test_an_ensemble_decides_by_the_mean(translator, small_run):
     """Another model changes the scores to the mean of both, token by token."""
     other = regard.load(small_run / "run" / "model", "cpu").translator
     with torch.no_grad():
-        for parameter in other.model.parameters():
+        for parameter in other.module.parameters():
             parameter.mul_(1.5)
     ((found,),) = replace(translator, others=(other,)).translate(["dog cow owl"], Greedy())
     tokens = found.hypothesis.tokens
@@ -175,7 +180,7 @@ def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):
 
 
 def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
-    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.generation.cpp.failure", lambda: "there is no C++ compiler")
     swift = translator.with_precision("int8")
     assert swift.engine.name == "torch"
     assert len(swift.translate(texts[:5], Greedy())) == 5
@@ -184,11 +189,11 @@ def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
 @pytest.mark.parametrize("kind", ["fp32", "int8"])
 @pytest.mark.parametrize("table", ["cpp", "torch"])
 def test_the_table_chooses_the_engine_and_a_word_overrules_it(translator, monkeypatch, kind, table):
-    if obstacle(translator.model):
+    if obstacle(translator.module):
         pytest.skip("needs a C++ compiler")
     asked = []
     monkeypatch.setattr(
-        "regard.decoding.engines.engine_in_table", lambda *key: asked.append(key) or table
+        "regard.generation.engines.engine_in_table", lambda *key: asked.append(key) or table
     )
     chosen = translator.with_limits(7).with_precision(kind)
     assert asked == [(kind, 7)]
@@ -211,22 +216,22 @@ def test_engines_say_why_they_cannot_run(translator, monkeypatch):
         BadInput, match="engine must be one of auto, cpp, cuda-graph, torch, not 'rust'"
     ):
         translator.choice("fp32", "rust")
-    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.generation.cpp.failure", lambda: "there is no C++ compiler")
     with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler"):
         translator.with_precision("fp32", "cpp")
-    monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
+    monkeypatch.setattr("regard.generation.engines.engine_in_table", lambda *_: "cpp")
     assert translator.choice() == ("fp32", "torch")
     with pytest.raises(BadInput, match="engine cuda-graph needs a GPU"):
         translator.choice("fp32", "cuda-graph")
-    unknown = replace(translator, model=recurrent())
+    unknown = translator.with_module(recurrent())
     with pytest.raises(BadInput, match="does not support layers other than blocks of attention"):
         unknown.choice("fp32", "cpp")
 
 
 def test_an_ensemble_has_one_engine(translator, monkeypatch):
     """Compiled steps run all of its models, or none."""
-    other = replace(translator, others=(replace(translator, model=recurrent()),))
-    monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
+    other = replace(translator, others=(translator.with_module(recurrent()),))
+    monkeypatch.setattr("regard.generation.engines.engine_in_table", lambda *_: "cpp")
     assert other.choice("int8") == ("int8", "torch")
 
 
@@ -255,21 +260,21 @@ def test_workers_find_the_same(small_run, translator, texts):
 def test_sampling_follows_generation_settings(translator):
     assert translator.sampling == Sample()
     settings = {"temperature": 0.7, "top_k": 5, "top_p": None, "num_beams": 2}
-    published = replace(translator, generation_config=settings)
+    published = with_generation_config(translator, settings)
     assert published.sampling == Sample(temperature=0.7, top_k=5)
     assert published.search.size == 2
-    wrong = replace(translator, generation_config={"temperature": 0.0})
+    wrong = with_generation_config(translator, {"temperature": 0.0})
     with pytest.raises(BadInput, match=r"^generation_config.json: a temperature must be positive"):
         _ = wrong.sampling
     for name in ("temperature", "top_k", "top_p", "num_return_sequences"):
-        wrong = replace(translator, generation_config={name: "high"})
+        wrong = with_generation_config(translator, {name: "high"})
         with pytest.raises(BadInput, match=f"^generation_config.json: {name} must be .*'high'"):
             _ = wrong.sampling
 
 
 def test_a_model_published_with_sampling_keeps_its_limits(translator, texts):
     settings = {"do_sample": True, "max_new_tokens": 3}
-    published = replace(translator, generation_config=settings)
+    published = with_generation_config(translator, settings)
     with pytest.raises(BadInput, match="do_sample"):
         published.translate(texts[:1])
     for (found,) in published.translate(texts[:4], Sample(seed=1)):

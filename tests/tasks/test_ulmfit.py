@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.models.start import select_tokens
 from regard.training.distributed import World

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import regard
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.tape import Tape
 from regard.data.batches.memory_dataset import UnknownWordRows
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.tape import Tape
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.folders import folder as folders

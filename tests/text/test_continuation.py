@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.continuation import Continuation, StopStrings, TextStream
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_gpt import TEXTS, VOCAB

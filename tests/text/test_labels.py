@@ -5,8 +5,8 @@ from math import isnan
 
 import pytest
 
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED
+from regard.core.errors import BadInput
 from regard.text.labels import (
     LABEL_SETS,
     MultiLabelSet,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.segmentation import Segmentation, TokenLabels, tokens_of_words, units
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.tokenizers.plain_tokenizer import PlainTokenizer

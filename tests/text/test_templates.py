@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.templates import RowBuilder, Template
 from regard.text.tokenizers.wordpiece import WordPiece
 from regard.text.words import Span

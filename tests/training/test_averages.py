@@ -1,15 +1,16 @@
 """Averages of weights: moving, and triggered by the development set; SGD; both survive a resume."""
 
+import math
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
-from regard.training.loop.trainable import TriggeredAverage
+from regard.training.loop.trainable import MovingAverage, TriggeredAverage
 from regard.training.optimiser import SCHEDULES, ModelOptimiser
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig
@@ -39,6 +40,21 @@ def test_before_the_trigger_the_average_is_the_weights_and_then_their_mean():
     for number, weights in enumerate(steps[5:], start=5):
         average.update({"w": weights}, number)
     assert torch.allclose(average.weights["w"], torch.stack(steps[5:]).mean(0))
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_initial_weights_are_forgotten_soon(decay):
+    """What is left of them: 2/11 · 3/12 · 4/13 ⋯, until the decay of the recipe is reached."""
+    average, left = MovingAverage({"w": torch.ones(1, dtype=torch.float64)}, decay), []
+    for step in range(1, 21):
+        average.update({"w": torch.zeros(1, dtype=torch.float64)}, step)
+        left.append(float(average.weights["w"]))
+    before = [
+        math.factorial(10) * math.factorial(n + 1) / math.factorial(n + 10) for n in range(21)
+    ]
+    reached = 7 if decay == 0.5 else 20  # 9/18 is the factor of step 8
+    after = [before[reached] * decay**n for n in range(1, 21 - reached)]
+    assert left == pytest.approx(before[1 : reached + 1] + after, rel=1e-9)
 
 
 @pytest.mark.parametrize(

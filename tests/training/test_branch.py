@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders.folder import read as read_folder
 from regard.training.branch import branch_run, origin_of
 from regard.training.metrics_log import read_log
@@ -74,6 +74,14 @@ def test_a_branch_is_resumed_like_a_run(trained):
     assert origin_of(trained / "short")["changed"] == ["train.steps"]
     branched(trained, "short", "--resume")
     assert losses(trained / "short") == losses(trained / "whole")
+
+
+def test_a_branch_has_the_journal_up_to_its_step(trained, tmp_path):
+    """Before it goes on, too, when it has no steps of its own."""
+    recipe = read(trained / "small.toml", KEPT[1::2])
+    assert branch_run(trained / "whole", 4, tmp_path / "out", recipe) == []
+    whole = [event for event in read_log(trained / "whole") if event.get("step", 0) <= 4]
+    assert read_log(tmp_path / "out") == whole and losses(tmp_path / "out").keys() == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import Cursor
-from regard.ground.errors import BadInput
 from regard.training.checkpoint import (
     ADDED,
     Checkpoints,
@@ -82,6 +82,26 @@ def test_prune_keeps_the_listed_checkpoints(checkpoints):
     assert checkpoints.steps() == [2]
 
 
+@pytest.mark.parametrize("removed", [0, 1, 2])  # files, before the process dies
+def test_a_checkpoint_removed_halfway_is_none(checkpoints, monkeypatch, removed):
+    for step in (1, 2, 3):
+        save(checkpoints, step)
+
+    def dies(folder, **_):
+        for path in sorted(Path(folder).iterdir())[:removed]:
+            path.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("regard.training.checkpoint.shutil.rmtree", dies)
+        checkpoints.prune([3])
+    whole = checkpoints.steps()
+    assert len(whole) == 2 and all(checkpoints.load(step) for step in whole)
+    checkpoints.sweep()
+    places = {checkpoints.place(step) for step in whole}
+    assert {*checkpoints.folder.iterdir()} == places
+
+
 def test_average_is_the_mean(checkpoints):
     for step, value in ((1, 1.0), (2, 2.0), (3, 6.0)):
         save(checkpoints, step, value)
@@ -110,6 +130,18 @@ def test_a_damaged_file_is_named(checkpoints, name):
         checkpoints.load(1)
 
 
+def change_state(place, progress, checksums=(), *, renewed=True):
+    """Change state.json and renew its own checksum, so that other checks must notice the change."""
+    path = place / "state.json"
+    content = json.loads(path.read_text())
+    content["progress"] |= progress
+    if renewed:
+        written = json.dumps(content["progress"], sort_keys=True).encode()
+        content["checksums"]["progress"] = zlib.crc32(written)
+    content["checksums"] |= checksums
+    path.write_text(json.dumps(content))
+
+
 STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, settings={"torch": "x"})
 
 
@@ -124,9 +156,7 @@ STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, settings={"torc
         ("step", None),
         ("cursor", None),
         ("cursor", [1, 2, 3]),
-        ("cursor", {"epoch": 1, "window": 2}),
         ("cursor", {"epoch": 1, "window": 2, "batch": "3"}),
-        ("cursor", {"epoch": 1, "window": 2, "batch": -3}),
         ("tokens", "many"),
         ("tokens", 1 << 70),
         ("flops", float("nan")),
@@ -141,18 +171,32 @@ STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, settings={"torc
         ("unreported", 5),
         ("unreported", {"losses": []}),
         ("other", 1),
-        ("tokens", 11),  # possible, but not what was written
     ],
 )
-def test_a_state_that_was_not_written_so_is_one_line(checkpoints, name, value):
+def test_a_state_that_cannot_be_is_one_line_that_names_the_value(checkpoints, name, value):
     checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
-    path = checkpoints.place(7) / "state.json"
-    content = json.loads(path.read_text())
-    content["progress"][name] = value
-    path.write_text(json.dumps(content))
-    with pytest.raises(BadInput, match=r"state\.json: damaged \(.+\)") as caught:
+    change_state(checkpoints.place(7), {name: value})
+    of_steps = {"best_step": "step 7, expected 7; best step 8, expected at most 7"}
+    of_steps["step"] = f"step {value}, expected 7; best step 5, expected at most 7"
+    said = rf"progress\.{name}[.:].*|{of_steps.get(name, 'no step')}"
+    with pytest.raises(BadInput, match=rf"state\.json: damaged \(({said})\)(;|$)") as caught:
         checkpoints.load(7)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokens", 11),
+        ("cursor", {"epoch": 1, "window": 2}),
+        ("cursor", {"epoch": 1, "window": 2, "batch": -3}),
+    ],
+)
+def test_another_state_than_was_written_is_damaged(checkpoints, name, value):
+    checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
+    change_state(checkpoints.place(7), {name: value}, renewed=False)
+    with pytest.raises(BadInput, match=r"state\.json: damaged \(its checksum differs\)(;|$)"):
+        checkpoints.load(7)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(RunProgress)])
@@ -179,13 +223,29 @@ def test_a_state_of_an_earlier_version_is_read(checkpoints):
     assert checkpoints.load(7)[0] == STATE
 
 
-@pytest.mark.parametrize("checksums", [None, {}, {"model.safetensors": "x"}, {"../a": 1}])
-def test_checksums_must_be_there(checkpoints, checksums):
+@pytest.mark.parametrize(
+    ("checksums", "fault"),
+    [
+        (None, "checksums: "),
+        ({}, "its checksum differs"),
+        ({"model.safetensors": "x"}, r"checksums\.model\.safetensors: "),
+    ],
+)
+def test_checksums_must_be_there(checkpoints, checksums, fault):
     save(checkpoints, 1)
     path = checkpoints.place(1) / "state.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "checksums": checksums}))
-    with pytest.raises(BadInput, match=r"state\.json: damaged"):
+    with pytest.raises(BadInput, match=rf"state\.json: damaged \({fault}"):
+        checkpoints.load(1)
+
+
+@pytest.mark.parametrize("name", ["../other.safetensors", "/other.safetensors", "a/b.safetensors"])
+def test_files_outside_of_the_folder_are_not_looked_at(checkpoints, name):
+    save(checkpoints, 1)
+    (checkpoints.folder / "other.safetensors").touch()
+    change_state(checkpoints.place(1), {}, {name: 0})
+    with pytest.raises(BadInput, match=r"damaged \(checksums of files outside the folder\)"):
         checkpoints.load(1)
 
 
@@ -211,7 +271,7 @@ def test_everything_is_on_the_disk_before_a_checkpoint_gets_its_name(checkpoints
     assert synced[3:] == ["checkpoints"]
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw", "adafactor", "sgd"])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "relative-adamw", "adafactor", "sgd"])
 def test_an_optimiser_goes_on_bit_for_bit(kind):
     def built():
         torch.manual_seed(1)

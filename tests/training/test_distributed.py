@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import Sampler, StreamSampler
-from regard.ground.errors import BadInput
 from regard.training import run, shard_writer
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import (
@@ -27,6 +28,7 @@ from regard.training.loop.drawn_step import share
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.training.shard_writer import ShardWriter
+from small_labels import write_owls
 from small_streams import TokenStreams
 from small_tuning import write_tuning
 
@@ -123,6 +125,25 @@ def test_the_leaders_word_reaches_all(meeting):
     assert computed == [0, 0, 0]
 
 
+def test_a_classifier_is_evaluated_by_several_processes(meeting, tmp_path):
+    """The others get what the leader measured, remarks on its predictions among it."""
+    job = prepare(read(write_owls(tmp_path)), tmp_path / "run", World(0, 1, CPU), data=tmp_path).job
+    *given, world = job.evaluate.args
+    model = job.model.eval()
+    for weight in model.parameters():
+        nn.init.zeros_(weight)  # it says the first label of every text
+
+    def evaluate(one):
+        return job.evaluate.func(*given, replace(world, rendezvous=one), model)
+
+    alone = evaluate(None)
+    with ThreadPoolExecutor(1) as leader:  # modules are not made by two threads at a time
+        first = leader.submit(evaluate, meeting[0])
+        first.exception()
+        assert evaluate(meeting[1]) == first.result() == alone
+    assert "0" in alone.remark
+
+
 def test_nobody_goes_on_before_all_are_here(meeting):
     here = []
 
@@ -155,7 +176,7 @@ def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     recipe = read(write_tuning(tmp_path, "one"))
     job = prepare(recipe, tmp_path / "run", World(0, 1, CPU), data=tmp_path).job
     *given, world = job.evaluate.args
-    monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
+    monkeypatch.setattr(World, "from_leader", lambda *_: {"figures": {"accuracy": 12.5}})
     verdict = job.evaluate.func(*given, replace(world, rank=0), job.model.eval())
     assert verdict.value == verdict.figures["accuracy"] == 12.5
 
@@ -219,11 +240,16 @@ def test_an_error_of_a_checkpoint_is_raised_before_the_next_one(tmp_path, monkey
 
     monkeypatch.setattr(shard_writer, "write_one_by_one", full)
     writer = ShardWriter(Checkpoints(tmp_path), World(0, 1, CPU))
-    writer.save(RunProgress(step=1), {"model": {"weight": torch.ones(2)}}, print)
-    writer.thread.join()
-    with pytest.raises(
-        BadInput, match="could not be written: no space left; last good checkpoint: none"
+    tensors = {"model": {"weight": torch.ones(2)}}
+    no_space = "could not be written: no space left; last good checkpoint: none"
+    for next_call in (
+        writer.await_copies,
+        writer.wait,  # at the end of a run
+        lambda: writer.save(RunProgress(step=2), tensors, print),
     ):
-        writer.await_copies()
-    writer.await_copies()
+        writer.save(RunProgress(step=1), tensors, print)
+        writer.thread.join()
+        with pytest.raises(BadInput, match=no_space):
+            next_call()
+        writer.await_copies()  # an error is raised once
     assert not [*tmp_path.iterdir()]

@@ -1,6 +1,7 @@
 """Runs whose length is given in epochs."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -37,7 +38,18 @@ def test_epochs_are_steps_by_the_batches_of_the_data(corpus, tmp_path, epochs, a
     job = prepared(corpus, tmp_path / "run", *settings).job
     batches = count_epoch(job.sampler.uncounted()).batches
     assert batches > 3
-    assert job.recipe.train.steps == max(1, math.ceil(epochs * batches / accumulate - 1e-9))
+    exactly = Fraction(str(epochs)) * batches / accumulate
+    assert job.recipe.train.steps == max(1, math.ceil(exactly))
+
+
+ABOVE = [(1.1, 100, 110), (2.2, 55, 121), (2.2, 100, 220)]  # 1.1 * 100 = 110.00000000000001
+PARTS = [(1.5, 7, 11), (0.01, 30, 1), (2, 5, 10), (3, 31.25, 94), (0.35, 20, 7)]
+
+
+@pytest.mark.parametrize(("epochs", "batches", "steps"), ABOVE + PARTS)
+def test_rounding_adds_no_step(epochs, batches, steps):
+    assert TrainConfig(epochs=epochs).over(batches).steps == steps
+    assert (epochs * batches > steps) == ((epochs, batches, steps) in ABOVE)
 
 
 def test_the_schedule_ends_with_the_epochs(corpus, tmp_path):
@@ -45,7 +57,7 @@ def test_the_schedule_ends_with_the_epochs(corpus, tmp_path):
     job = prepared(corpus, tmp_path / "run", *settings).job
     steps = job.recipe.train.steps
     trainable = Trainer(job).trainable
-    assert trainable.rate(steps) == 0 and trainable.rate(steps - 1) > 0
+    assert trainable.rate(steps + 1) == 0 and trainable.rate(steps) > 0
     assert trainable.rate(max(1, int(0.1 * steps))) == pytest.approx(0.01)
 
 

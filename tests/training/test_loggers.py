@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.loggers import LOGGERS, check_loggers
 from small import write_corpus
 from verb import run

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.translator import EMPTY, Translation
 from regard.models.folders.folder import read as read_folder
 from regard.tasks import translate as translation
@@ -21,7 +21,6 @@ from regard.training.loop.events import (
     StartEvent,
 )
 from regard.training.loop.run_store import RunStore
-from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Diverged, RunningTotals, Trainer
 from regard.training.metrics_log import MetricsLog
 from regard.training.parallel import Parallel
@@ -310,7 +309,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
     def translate(self, texts, search):
         half = torch.is_autocast_enabled(device)
         seen.append(torch.get_autocast_dtype(device) if half else torch.float32)
-        return [[Translation(text, 0.0, EMPTY)] for text in texts]
+        return [[Translation(text, 0.0, EMPTY, "eos")] for text in texts]
 
     monkeypatch.setattr("regard.tasks.pair_task.mean_nll", lambda *given: 1.0)
     monkeypatch.setattr(translation.Translator, "translate", translate)
@@ -461,56 +460,33 @@ def test_the_test_set_is_looked_at_before_training(corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_probe_counts_nothing(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "train.precision=auto", "batches.longest=5")
-    straight = prepared(corpus, tmp_path / "b", "batches.longest=5")
-    for one in (run, straight):
-        list(train(one.job))
-    assert run.dropped == straight.dropped != {}
-
-
-def test_a_probe_that_fails_leaves_the_run_as_it_is(corpus, tmp_path, monkeypatch):
-    """Where bf16 fails, torch gives oneDNN up; a resumed run, which does not probe, would not."""
-    probe = TrainableModel.probe
-
-    def gives_up(model, precision, *given):
-        probe(model, Precision("fp32", ""), *given)
-        torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled and precision.kind == "fp32"
-
-    monkeypatch.setattr(TrainableModel, "probe", gives_up)
+def test_a_run_that_goes_on_elsewhere_names_the_precision_it_would_have_there(
+    corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("regard.training.precision.has_bf16_units", lambda device: False)
+    list(train(prepared(corpus, tmp_path, "train.precision=auto", "train.steps=2").job))
+    monkeypatch.setattr("regard.training.precision.has_bf16_units", lambda device: True)
     monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
-    enabled = torch.backends.mkldnn.enabled
-    runs = {
-        name: prepared(corpus, tmp_path / name, "train.steps=6", f"train.precision={asked}")
-        for name, asked in (("probed", "auto"), ("plain", "fp32"))
-    }
-    try:
-        found = {name: losses(run) for name, run in runs.items()}
-        assert torch.backends.mkldnn.enabled == enabled
-    finally:
-        torch.backends.mkldnn.enabled = enabled
-    assert found["probed"] == found["plain"]
-    kept = [weights_of(run.job.model) for run in runs.values()]
-    assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+    asked = ("train.precision=auto", "train.steps=4")
+    start, *_ = train(prepared(corpus, tmp_path, *asked, resume=True).job, resume=True)
+    assert start.lines()[0].startswith("precision fp32 (as before; here auto is bf16: the CPU has")
 
 
-def test_the_probe_knows_the_budget(corpus, tmp_path, monkeypatch):
-    told = []
-
-    def choose(*given):
-        told.append(given[-1])
-        return Precision("fp32", "")
-
-    monkeypatch.setattr("regard.training.precision.choose", choose)
-    run = prepared(corpus, tmp_path, "train.steps=1", budget_seconds=60.0)
-    list(train(run.job))
-    assert told == [60.0]
+@pytest.mark.parametrize(("before", "now"), [("auto", "fp32"), ("fp32", "auto")])
+def test_auto_is_the_precision_of_the_run_when_it_is_resumed(
+    corpus, tmp_path, monkeypatch, before, now
+):
+    monkeypatch.setattr("regard.training.precision.has_bf16_units", lambda device: False)
+    monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
+    list(train(prepared(corpus, tmp_path, f"train.precision={before}", "train.steps=2").job))
+    prepared(corpus, tmp_path, f"train.precision={now}", resume=True).lock.release()
+    with pytest.raises(BadInput, match=r"another recipe \(differs in: train\.precision\)"):
+        prepared(corpus, tmp_path, "train.precision=bf16", resume=True)
 
 
 def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("regard.training.precision.has_bf16", lambda device: True)
-        patched.setattr("regard.training.precision._timed", lambda *_: {"fp32": 9.0, "bf16": 1.0})
+        patched.setattr("regard.training.precision.has_bf16_units", lambda device: True)
         run = prepared(corpus, tmp_path, "train.precision=auto")
         events = train(run.job)
         next(event for event in events if isinstance(event, SaveEvent))

@@ -1,12 +1,13 @@
 """Weights, gradients and moments of the estimate are those of torch, to the byte."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 
-from regard.ground.device import uninitialised
-from regard.ground.errors import BadInput
+from regard.core.device import uninitialised
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.heads import NextTokenHead
 from regard.models.papers import bert, gpt2, t5
@@ -21,7 +22,7 @@ from regard.training.memory_estimate import (
     estimate_seconds,
 )
 from regard.training.parallel import check_processes, decided_sharing
-from regard.training.recipe.tables import DistributedConfig
+from regard.training.recipe.tables import DistributedConfig, OptimiserConfig
 
 FACTS = {
     "BERT-large": Sum(MaskedLM()).fit(bert.LARGE),
@@ -135,14 +136,24 @@ def test_copies_that_processes_cannot_divide_are_refused(count):
 def test_auto_divides_weights_that_take_half_of_a_gpu():
     """Training and dry runs ask the same function, with the memory of their GPU."""
     model, auto = torch.nn.Linear(999, 1), DistributedConfig(reshard=False)
-    half = 2 * 16 * 1_000
+    half, adam = 2 * 16 * 1_000, OptimiserConfig(rate=0.1)
     kinds = {
-        (count, memory): decided_sharing(auto, model, count, memory).kind
+        (count, memory): decided_sharing(auto, model, adam, count, memory).kind
         for count in (1, 2)
         for memory in (None, half, half + 1)
     }
     assert [key for key, kind in kinds.items() if kind == "fsdp"] == [(2, half)]
-    assert decided_sharing(DistributedConfig(exact=True), model, 2, half).kind == "ddp"
+    assert decided_sharing(DistributedConfig(exact=True), model, adam, 2, half).kind == "ddp"
+
+
+@pytest.mark.parametrize("kind", get_args(OptimiserConfig.model_fields["kind"].annotation))
+def test_auto_never_divides_what_fsdp_refuses(kind):
+    auto, half = DistributedConfig(), 2 * 16 * 1_000
+    optimiser = OptimiserConfig(rate=0.1, kind=kind)
+    chosen = decided_sharing(auto, torch.nn.Linear(999, 1), optimiser, 2, half).kind
+    assert chosen == ("ddp" if kind in ("adafactor", "relative-adamw") else "fsdp")
+    scaled = torch.nn.ParameterDict({"w": torch.zeros(999), "scale": torch.zeros(())})
+    assert decided_sharing(auto, scaled, optimiser, 2, half).kind == "ddp"
 
 
 def test_the_time_of_a_step_follows_from_the_mfu_that_it_names():

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.batch import BatchLimits, TokenRow
+from regard.core.layout import Layout
+from regard.core.pytree import without_caches
 from regard.data.config import BatchConfig
-from regard.ground.batch import BatchLimits, TokenRow
-from regard.ground.layout import Layout
-from regard.ground.pytree import without_caches
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead, SpanHead, TokenLabelHead
 from regard.models.papers import bert

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import START
-from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.steps import read_steps
@@ -192,6 +192,10 @@ def test_masks_of_a_repeated_document_differ_by_round(animals, tmp_path):
         ("data.mix.news=-1.5", r"data\.mix\.news: Input should be greater than 0"),
         ("data.mix=3", r"data\.mix: write a table of weights by folder"),
         ("data.mix.blog=1.0", r"blog: no such folder; data\.mix names it as a corpus"),
+        *(
+            (f'data.mix={{"{name}"=1.0}}', rf"data\.mix: '{name}' is not the name of a folder in")
+            for name in ("../corpora", "news/../../web", "/tmp", "", ".")
+        ),
         ("data.dev={held_out=3}", "dev.held_out cannot be used with mix"),
         ("data.train={source='-', target='train.tgt'}", "train cannot be standard input"),
         ("data.train={documents='train.src'}", "documents can only be used with task"),

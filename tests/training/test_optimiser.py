@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 import torch
 
-from regard.ground.batch import pack
-from regard.ground.errors import BadInput
+from regard.core.batch import pack
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
@@ -319,7 +319,7 @@ def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["adamw", "adafactor"])
+@pytest.mark.parametrize("kind", ["adamw", "relative-adamw", "adafactor"])
 @pytest.mark.parametrize("clip", [0.0, 0.3])
 @pytest.mark.parametrize("unfreeze_every", [0, 3])
 def test_a_captured_update_is_the_update(clip, unfreeze_every, kind):
@@ -510,18 +510,40 @@ def test_inverse_square_root():
     assert inverse_sqrt(100, 1000)(400) == pytest.approx(math.sqrt(100 / 400))
 
 
-def test_linear_and_cosine_end_at_zero():
-    assert linear(10, 110)(60) == 0.5
-    assert linear(10, 110)(110) == 0.0
-    assert cosine(10, 110)(60) == pytest.approx(0.5)
-    assert cosine(10, 110)(110) == pytest.approx(0.0)
+@pytest.mark.parametrize("build", SCHEDULES.values())
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 1), (1, 1), (0, 7), (3, 7), (7, 7), (9, 7)])
+def test_every_step_changes_the_weights(build, warmup, steps):
+    factor = build(warmup, steps)
+    assert all(0 < factor(step) <= 1 for step in range(1, steps + 1))
 
 
-def test_cosine_is_no_line():
-    factor = cosine(10, 110)
-    wanted = [0.5 * (1 + math.cos(math.pi * share)) for share in (0.1, 0.25, 0.75, 0.9)]
-    assert [factor(step) for step in (20, 35, 85, 100)] == pytest.approx(wanted)
-    assert factor(35) == pytest.approx(0.853553, abs=1e-6)
+@pytest.mark.parametrize("build", [linear, cosine])
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 1), (0, 10), (3, 10), (10, 110)])
+def test_decays_are_those_of_transformers(build, warmup, steps):
+    """Only its warm-up begins at rate 0, with a step that changes nothing; ours at the next."""
+    import transformers
+
+    theirs_by_name = f"get_{build.__name__}_schedule_with_warmup"
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule, theirs = getattr(transformers, theirs_by_name)(sgd, warmup, steps), []
+    for _ in range(steps):
+        theirs += schedule.get_last_lr()
+        sgd.step()
+        schedule.step()
+    ours = [build(warmup, steps)(step) for step in range(1, steps + 1)]
+    assert ours[warmup:] == pytest.approx(theirs[warmup:])
+    assert ours[:warmup] == pytest.approx([*theirs[1:], 1.0][:warmup])
+    assert schedule.get_last_lr() == pytest.approx([0.0])  # after the last step
+    assert build(warmup, steps)(steps + 1) == pytest.approx(0.0)
+
+
+def test_cosine_is_that_of_torch():
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, T_max=8)
+    for step in range(1, 9):
+        assert cosine(0, 8)(step) == pytest.approx(schedule.get_last_lr()[0])
+        sgd.step()
+        schedule.step()
 
 
 def test_constant():

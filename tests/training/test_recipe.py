@@ -5,13 +5,19 @@ from operator import attrgetter
 
 import pytest
 
+from regard.core.errors import BadInput
+from regard.core.other_names import OTHER_NAMES
 from regard.data.config import FilesConfig
 from regard.data.readers.sources import Lines
 from regard.data.readers.tables import Csv, JsonLines, Table
-from regard.ground.errors import BadInput
-from regard.training.recipe import read
+from regard.models.facts import change, paths
+from regard.models.papers import bert
+from regard.models.papers.llama import PAPER as LLAMA_PAPER
+from regard.training.recipe import make_recipe, read
 from regard.training.recipe_files import AboutConfig, built_in_recipes, find, is_example
 from small import RECIPE
+
+LLAMA = next(iter(LLAMA_PAPER.sizes.values()))
 
 
 @pytest.fixture
@@ -41,11 +47,33 @@ def test_recipes_have_an_expected_score_or_say_why_not_and_examples_have_none():
             assert bool(expected) != ("# No expected score: " in written), path.stem
 
 
+@pytest.mark.parametrize("ours", OTHER_NAMES)
+def test_names_of_other_libraries_lead_to_ours(recipe, ours):
+    facts = {path.rpartition(".")[2] for size in (bert.BASE, LLAMA) for path, _ in paths(size)}
+    for theirs in OTHER_NAMES[ours].split():
+        if ours in facts and theirs not in facts:
+            with pytest.raises(BadInput, match=f"did you mean '{ours}'"):
+                change(LLAMA, **{theirs: 1})
+        with pytest.raises(BadInput) as caught:
+            read(recipe, [f"train.{theirs}=1"])
+        full = re.search(r"did you mean '([\w.]+)'", str(caught.value))[1]
+        name = full if "." in full else f"train.{full}"
+        assert name.endswith(f".{ours}")
+        if name.startswith("model.change."):
+            assert ours in facts
+        else:
+            table, key = name.split(".")
+            assert hasattr(getattr(read(recipe), table), key)
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
         ("train.stepz=3", "unknown key 'train.stepz'; did you mean 'steps'?"),
         ("trane.steps=3", "unknown key 'trane'; did you mean 'train'?"),
+        ("train.lr=1e-3", "unknown key 'train.lr'; did you mean 'optimiser.rate'?"),
+        ("optimiser.lr=1e-3", "unknown key 'optimiser.lr'; did you mean 'rate'?"),
+        ("model.n_layers=2", "unknown key 'model.n_layers'; did you mean 'model.change.depth'?"),
         ("train.steps=many", "train.steps: Input should be a valid integer (given 'many')"),
         ("optimiser.unfreeze_every=never", "be a valid integer, or 'epoch' (given 'never')"),
         ("train.steps=0", "train.steps: Input should be greater than or equal to 1 (given 0)"),
@@ -105,8 +133,11 @@ def test_broken_files(tmp_path):
         read(path)
 
 
-def test_a_bare_name_is_looked_up_among_those_that_come_with_regard():
+def test_a_bare_name_is_looked_up_among_those_that_come_with_regard(tmp_path, monkeypatch):
     assert find("tour").name == "tour.toml"
+    (tmp_path / "tour").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find("tour").name == "tour.toml"  # a folder of that name is no recipe
     with pytest.raises(BadInput, match="did you mean 'tour'"):
         find("toor")
 
@@ -140,6 +171,18 @@ def test_words_can_be_set_apart_by_languages_that_are_known(recipe, tmp_path):
     assert FilesConfig(table="a.tsv", columns=(2, 3)).under(tmp_path).spaced == ()
     with pytest.raises(BadInput, match=r"words of 'frensh'.* did you mean 'french'"):
         read(recipe, ['data.train.spaced=["english", "frensh"]'])
+
+
+@pytest.mark.parametrize("optimiser", ["adafactor", "relative-adamw"])
+@pytest.mark.parametrize("kind", ["fsdp", "hsdp"])
+def test_steps_relative_to_weights_cannot_be_divided_among_processes(recipe, kind, optimiser):
+    divided = [f"distributed.kind={kind}"] + ["distributed.replicas=2"] * (kind == "hsdp")
+    fault = (
+        rf"optimiser\.kind: {optimiser} reads whole matrices, which distributed\.kind = '{kind}'"
+    )
+    with pytest.raises(BadInput, match=fault):
+        read(recipe, [*divided, f"optimiser.kind={optimiser}"])
+    assert read(recipe, [*divided, "optimiser.kind=adamw"]).distributed.kind == kind
 
 
 def test_examples_may_be_held_out_of_training(recipe, tmp_path):
@@ -393,6 +436,11 @@ def test_a_task_that_does_not_exist_is_named(recipe, task):
     recipe.write_text(f"task = {task}\n{RECIPE}")
     with pytest.raises(BadInput, match=r"small\.toml: no task is called .*classify"):
         read(recipe)
+
+
+def test_a_number_where_a_table_belongs_is_refused():
+    with pytest.raises(BadInput, match=r"batches: write a table of keys and values \(given 3\)"):
+        make_recipe({"batches": 3}, "small.toml")
 
 
 def test_all_errors_of_a_recipe_are_reported_together(recipe):

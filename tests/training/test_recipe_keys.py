@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import regard
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.config import FilesConfig, LinksConfig
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
 from regard.models.config import StartConfig
 from regard.objectives.list import OBJECTIVES
 from regard.tasks.components import TASKS
@@ -237,6 +237,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "csv": {"csv": "a", "columns": (0, 1)},
     "jsonl": {"jsonl": "a", "columns": ("a", "b")},
     "parquet": {"parquet": "a", "columns": ("a", "b")},
+    "tmx": {"tmx": "a", "columns": ("en", "fr")},
     "headings": {"headings": "a"},
     "reader": {"file": "a", "reader": "tsv", "options": {"texts": ["a"]}},
     "documents": {"documents": "a.jsonl", "key": "text"},
@@ -248,7 +249,7 @@ DELIMITED = {"delimiter": ";", "quoting": True, "encoding": "cp1252", "header": 
 VALUES |= {"spaced": ("english", "french"), **DELIMITED}
 MORE = {  # keys that a form may have
     **{form: {"spaced", *DELIMITED} for form in ("table", "csv")},
-    **{form: {"spaced"} for form in ("lines", "parquet", "headings")},
+    **{form: {"spaced"} for form in ("lines", "parquet", "tmx", "headings")},
     "jsonl": {"spaced", "encoding"},
 }
 

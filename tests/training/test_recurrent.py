@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from regard.api import load
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED
+from regard.core.errors import BadInput
+from regard.generation.beam import Beam
+from regard.generation.exact import Exact
+from regard.generation.greedy import Greedy
+from regard.generation.sample import Sample
 from regard.models.encoder_decoder import EncoderDecoderModule
-from regard.search.beam import Beam
-from regard.search.exact import Exact
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent

@@ -8,16 +8,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
-from regard.ground.files import temporary_name
+from regard.core.errors import BadInput
+from regard.core.files import temporary_name
+from regard.training.branch import branch_run
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import seed_everything, train
 from regard.training.loop.events import DevResult, EndEvent, ReportEvent, SaveEvent
+from regard.training.loop.trainer import RunningTotals
 from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import write_corpus
+from thread_ranks import run_ranks
 
 ALONE = World(0, 1, torch.device("cpu"))
 TIMES = ("seconds", "tokens_per_second")
@@ -94,6 +97,27 @@ def scripted(*values):
     return lambda model: DevResult(next(left), {})
 
 
+@pytest.mark.parametrize("before", [1, 2, 3])
+@pytest.mark.parametrize("now", [1, 2, 3])
+def test_losses_of_all_processes_are_reported_by_any_number_of_them(before, now):
+    """The first report after a checkpoint is that of a run which was not stopped."""
+
+    def begun(world):
+        totals = RunningTotals.zeros(world.device)
+        totals.add(torch.tensor(2.0**world.rank), torch.tensor(0.5**world.rank))
+        totals.count(torch.tensor([4.0]), tokens=7, room=9)
+        return totals.to_store(world), totals.means(world)
+
+    def resumed(world):
+        totals = RunningTotals.stored(pending, world, "checkpoint")
+        return totals.means(world), totals.to_store(world).tokens
+
+    (pending, means), *_ = run_ranks(before, begun)
+    whole = {1: (0.25, 0.25), 2: (0.75, 0.375), 3: (1.75, 0.4375)}
+    assert means == whole[before]
+    assert run_ranks(now, resumed) == [(means, 7)] * now
+
+
 def test_a_run_that_ran_out_of_patience_stays_ended(corpus, tmp_path):
     changes = ("train.steps=100", "train.evaluate_every=1")
     run = prepared(corpus, tmp_path / "run", *changes, "train.patience=2")
@@ -135,6 +159,24 @@ def test_changed_data_of_equal_lengths_is_noticed(corpus, tmp_path, how):
     again = prepared(data, tmp_path / "run", *changes, "train.steps=14", resume=True)
     started = next(iter(train(again.job, resume=True)))
     assert any(one.startswith("data was 120 pairs") for one in started.differences)
+
+
+def test_a_run_whose_held_out_examples_would_be_others_is_not_resumed(corpus, tmp_path):
+    """A part of the new dev set would be examples that the model was trained on."""
+    data = tmp_path / "data"
+    shutil.copytree(corpus, data)
+    settings = ("data.dev={held_out=8}", "train.checkpoint_every=2")
+    list(train(prepared(data, tmp_path / "run", *settings).job))
+    again = prepared(data, tmp_path / "run", *settings, "train.steps=14", resume=True)
+    assert next(iter(train(again.job, resume=True))).differences == ()
+    again.release()
+    for side in ("src", "tgt"):
+        lines = (data / f"train.{side}").read_text().splitlines(keepends=True)
+        (data / f"train.{side}").write_text("".join([*lines[1:], lines[0]]))
+    changed = prepared(data, tmp_path / "run", *settings, "train.steps=14", resume=True)
+    said = r"the training data was 1\d\d pairs.*: other examples would be held out"
+    with pytest.raises(BadInput, match=said):
+        list(train(changed.job, resume=True))
 
 
 def journal_after(corpus, out):
@@ -257,6 +299,14 @@ def test_the_last_two_checkpoints_are_kept_and_the_best(corpus, tmp_path):
     assert seen == [[0], [0, 1], [1, 2], [2, 3], [2, 3, 4], [2, 4, 5]]
 
 
+def test_the_last_that_are_averaged_are_kept(corpus, tmp_path):
+    changes = ("train.steps=6", "train.checkpoint_every=1", "train.evaluate_every=1")
+    run = prepared(corpus, tmp_path / "run", *changes, "train.average=3")
+    run.job.evaluate = scripted(*map(float, range(6)))
+    seen = [run.job.checkpoints.steps() for event in train(run.job) if isinstance(event, SaveEvent)]
+    assert seen == [[0], [0, 1], [1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 6]]
+
+
 def test_every_slice_of_every_step_has_a_seed_of_its_own(corpus, tmp_path, monkeypatch):
     """Else dropout would fall alike on all slices of a step."""
     seeded = []
@@ -285,3 +335,41 @@ def test_a_kill_between_the_last_save_and_its_pruning_leaves_nothing(corpus, tmp
     list(train(again.job, resume=True))
     assert places.steps() == expected
     assert not list(places.folder.glob(".*"))
+
+
+@pytest.mark.parametrize(("warmup", "of_10"), [('"auto"', 1), ("0.5", 5), ("3", 3)])
+def test_a_longer_run_keeps_its_warm_up_and_says_so(corpus, tmp_path, warmup, of_10):
+    """The rates of "auto" and of a share would change with the number of steps."""
+    out, rates, lines = tmp_path / "run", {}, []
+    for steps in (10, 20, 20):
+        settings = (f"optimiser.warmup={warmup}", f"train.steps={steps}")
+        run = prepared(corpus, out, *settings, resume=bool(rates))
+        start, *events = train(run.job, resume=bool(rates))
+        run.release()
+        rates |= {e.progress.step: e.rate for e in events if isinstance(e, ReportEvent)}
+        lines.append(str(start))
+    rate = run.job.recipe.optimiser.rate
+    assert [*rates] == [*range(1, 21)]
+    shares = [min(step / of_10, (of_10 / step) ** 0.5) for step in rates]
+    assert [*rates.values()] == pytest.approx([rate * share for share in shares])
+    remark = f"train.steps was 10, is 20; the warm-up of the learning rate has {of_10} steps"
+    assert [remark in line for line in lines] == [False, True, False]
+
+
+def test_a_branch_with_another_warm_up_has_it(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    *_, end = train(run.job)
+    run.release()
+    settings = ("optimiser.warmup=20", "train.steps=14")
+    branch_run(
+        tmp_path / "run",
+        end.progress.step,
+        tmp_path / "branch",
+        read(corpus / "small.toml", settings),
+    )
+    branch = prepared(corpus, tmp_path / "branch", *settings, resume=True)
+    start, *_ = train(branch.job, resume=True)
+    assert start.progress.settings["warmup_steps"] == 20
+    assert start.remarks == (
+        "train.steps was 12, is 14; the warm-up of the learning rate has 20 steps",
+    )

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.search_space import SearchSpace, ValueList, ValueRange, parse_dimension
 
 

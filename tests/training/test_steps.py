@@ -13,12 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.pair_dataset import PairDataset
 from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_staged
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.loop import shared_windows
 from regard.training.loop.drawn_step import DrawnSlice, read_ahead, step_sums

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from regard.core.errors import BadInput
+from regard.core.pytree import tensors_in
 from regard.data.batches.sampler import StreamSampler
-from regard.ground.errors import BadInput
-from regard.ground.pytree import tensors_in
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.drawn_step import share

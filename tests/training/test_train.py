@@ -160,12 +160,10 @@ def test_so_are_documents_that_a_language_model_reads_whole(tmp_path):
 
 def test_a_run_goes_on_where_it_was_left(pairs, tmp_path):
     whole = run(tables(), pairs, tmp_path / "whole")
-    events = regard.train(tables(), pairs, tmp_path / "parts", device="cpu")
-    for event in events:
+    for event in regard.train_events(tables(), pairs, tmp_path / "parts", device="cpu"):
         if event.progress.step == 5:
             break
-    events.close()
-    with pytest.raises(BadInput, match="already has a run; resume it, or choose another folder"):
+    with pytest.raises(BadInput, match="already has a run; resume it, overwrite it, or"):
         run(tables(), pairs, tmp_path / "parts")
     others = {**pairs, "train": [*pairs["train"][:-1], ("dog", "cow")]}
     with pytest.raises(BadInput, match=r"another recipe \(differs in: data\.train\)"):
@@ -267,11 +265,75 @@ def test_what_cannot_be_trained_is_reported_at_once(corpus, pairs, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_statement_trains(pairs, tmp_path, capsys):
+    """A call is enough: nobody has to read its events."""
+    regard.train(tables(), pairs, tmp_path / "run", device="cpu")
+    assert (tmp_path / "run" / "model" / "config.json").is_file()
+    said = capsys.readouterr()
+    assert "dev loss" in said.err and "all steps done" in said.err and not said.out
+
+
+def test_a_result_has_the_events_of_the_run(pairs, tmp_path, capsys):
+    heard = []
+    result = regard.train(tables(), pairs, tmp_path / "run", device="cpu", on_event=heard.append)
+    assert [*result] == heard and len(result) == len(heard) and not capsys.readouterr().err
+    assert isinstance(result, regard.TrainingResult)
+    assert result.model_folder == tmp_path / "run" / "model"
+    assert str(result).endswith("model: ended after step 12: all steps done")
+    live = []
+    for event in regard.train_events(tables(), pairs, tmp_path / "live", device="cpu"):
+        if type(event) is SaveEvent:
+            live.append((tmp_path / "live" / "model").exists())
+    assert live and not any(live)  # events come while the run is at work
+    assert weights(tmp_path / "live") == weights(tmp_path / "run")
+
+
 def test_nothing_runs_before_the_first_event_is_requested(pairs, tmp_path):
-    events = regard.train(tables(), pairs, tmp_path / "run", device="cpu")
+    events = regard.train_events(tables(), pairs, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
     assert len(list(islice(events, 2))) == 2 and (tmp_path / "run").is_dir()
     events.close()
+
+
+def test_a_cell_that_is_run_again_overwrites_its_run_and_nothing_else(pairs, tmp_path):
+    out, more = tmp_path / "run", {"settings": {"train.steps": 3}}
+    run(tables(), pairs, out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match="already has a run; resume it, overwrite it, or"):
+        run(tables(), pairs, out)
+    run(tables(), pairs, out, overwrite=True, **more)
+    run(tables(), pairs, tmp_path / "new", overwrite=True, **more)
+    assert weights(out) == weights(tmp_path / "new")
+    names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert {path.name for path in out.iterdir()} == {*names, "notes.txt"}
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    assert max(json.loads(line)["step"] for line in lines) == 3
+    with pytest.raises(BadInput, match="resume and overwrite exclude each other"):
+        run(tables(), pairs, out, overwrite=True, resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("mine")
+    with pytest.raises(BadInput, match="has files that are not of a run"):
+        run(tables(), pairs, tmp_path / "other", overwrite=True)
+    with pytest.raises(BadInput, match="longest"):  # refused before anything is removed
+        run(tables(), pairs, out, overwrite=True, settings={"batches.longest": 5_000})
+    assert weights(out) == weights(tmp_path / "new")
+
+
+def test_facts_replace_those_of_the_recipe(pairs, tmp_path):
+    content, more = tables(), {"settings": {"train.steps": 1}}
+    changed = {**content, "model": {**content["model"]}}
+    changed["model"]["change"] = {**content["model"]["change"], "inner": 24, "norm": "pre"}
+    run(changed, pairs, tmp_path / "change", **more)
+    facts = regard.load(tmp_path / "change" / "model", "cpu").facts
+    run(content, pairs, tmp_path / "facts", facts=facts, **more)
+    assert weights(tmp_path / "facts") == weights(tmp_path / "change")
+    for wrong, message in [
+        (3, "facts: give the EncoderDecoder of model.paper, .*, not 3"),
+        (regard.LINEAGE, "facts: give the EncoderDecoder"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            run(content, pairs, tmp_path / "wrong", facts=wrong)
+    assert not (tmp_path / "wrong").exists()
 
 
 @pytest.mark.slow
@@ -320,7 +382,7 @@ def test_a_run_that_never_began_leaves_nothing(corpus, pairs, tmp_path):
         with pytest.raises(BadInput):
             run(tables(), data, out, settings=settings)
         assert not out.parent.exists(), settings
-    events = regard.train(tables(), pairs, out, device="cpu")
+    events = regard.train_events(tables(), pairs, out, device="cpu")
     next(events)
     events.close()  # before its first step
     assert not out.parent.exists()
@@ -341,7 +403,16 @@ def test_ctrl_c_in_a_notebook_leaves_the_best_model_so_far(corpus, tmp_path, mon
         step(trainer)
 
     monkeypatch.setattr(Trainer, "step", interrupted)
-    events = regard.train(corpus / "small.toml", corpus, tmp_path / "run", device="cpu")
     with pytest.raises(KeyboardInterrupt):
-        list(events)
+        regard.train(corpus / "small.toml", corpus, tmp_path / "run", device="cpu")
+    assert regard.load(tmp_path / "run" / "model", "cpu").notes["weights"] == "step 6"
+
+
+def test_so_does_ctrl_c_while_an_event_is_printed(corpus, tmp_path):
+    def interrupted(event):
+        if event.progress.step == 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regard.train(corpus / "small.toml", corpus, tmp_path / "run", on_event=interrupted)
     assert regard.load(tmp_path / "run" / "model", "cpu").notes["weights"] == "step 6"

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from regard.api import load
+from regard.core.batch import IGNORED
+from regard.core.errors import BadInput
 from regard.data.batches.memory_dataset import MemoryDataset
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.models.pools import FirstToken, MeanPool
 from regard.tasks.question_answering import Answerer
@@ -116,7 +116,8 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     said = verb("predict", run.model_folder, stdin=ASKED[kind]).stdout
     if kind == "numbers":
         values = [float(word.split("/")[1]) for word in said.split()]
-        assert values == pytest.approx([0, 1, 0], abs=0.3)
+        deviation = verdicts[-1].figures["loss"] ** 0.5  # the loss is the mean squared error
+        assert 4 * deviation < 0.5 and values == pytest.approx([0, 1, 0], abs=4 * deviation)
     else:
         assert said.startswith(SAID[kind])
 

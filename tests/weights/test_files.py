@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights.files import read_folder, write_tensors
 
 TENSORS = {"a.weight": torch.arange(6.0).view(2, 3), "b.bias": torch.ones(4).half()}

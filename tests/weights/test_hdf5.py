@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights import WeightMap
 from regard.weights.hdf5 import describe_hdf5, read_hdf5
 from small_elmo import OPTIONS, write_elmo

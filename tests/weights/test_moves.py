@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights.lines import Rule
 from regard.weights.moves import Join, Move, Reshape, Split, Transpose
 from regard.weights.weight_map import Extras, WeightMap

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights.tensor_pieces import TensorPieces, write_one_by_one
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.weights.lines import Alias, Derived, Passthrough, Rule
 from regard.weights.moves import Join, Reshape, Transpose
 from regard.weights.weight_map import Extras, WeightMap

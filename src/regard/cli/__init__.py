@@ -7,8 +7,8 @@ A module is imported when its verb is called or its help is printed, and torch w
 import errno
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from functools import partial, wraps
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial, update_wrapper
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
@@ -17,9 +17,11 @@ import typer
 from typer.core import TyperGroup
 
 from regard import __version__
+from regard.cli.declare import SectionedCommand, command_signature, in_blocks
 from regard.cli.io.console import complain, warnings_as_notes
-from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
-from regard.ground.interrupt import Terminated, raise_on_interrupt
+from regard.core.catalogue import Catalogue, Entry
+from regard.core.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
+from regard.core.interrupt import Terminated, raise_on_interrupt
 
 # Verbs by group, each with the first line of its docstring.
 GROUPS = {
@@ -76,7 +78,13 @@ GROUPS = {
 }
 WITHOUT_TORCH = ("new", "recipes", "bleu", "papers", "cite", "curves", "check")
 NOT_WRITTEN = (errno.EBADF, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-VERBS = [name for verbs in GROUPS.values() for name in verbs]
+VERBS = Catalogue[Callable[..., None]](
+    {
+        name: Entry(f"regard.cli.verbs.{name}:{name}", summary)
+        for verbs in GROUPS.values()
+        for name, summary in verbs.items()
+    }
+)
 new_app = partial(typer.Typer, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 # The class of click, or of the copy of click in typer.
@@ -87,21 +95,20 @@ class LazyCommands(Mapping[str, object]):
     """All verbs as commands, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> object:
-        if name not in VERBS:
-            raise KeyError(name)
-        app = new_app(add_completion=False)
-        verb = getattr(import_module(f"regard.cli.verbs.{name}"), name)
+        verb, app = VERBS[name], new_app(add_completion=False)
 
-        @wraps(verb)
-        def run(**options: object) -> None:
+        def run(**options: Any) -> None:
             if name not in WITHOUT_TORCH:
                 import_module("regard.api")
             raise_on_interrupt()
             if options.get("out") is not None:
-                import_module("regard.cli.io.file_list").check_apart(options)
-            verb(**options)
+                import_module("regard.experiments.bulk.file_list").check_apart(options)
+            verb(**in_blocks(verb, options["context"], options))
 
-        app.command(name)(run)
+        update_wrapper(run, verb)
+        shown = vars(run)["__signature__"] = command_signature(verb)
+        run.__annotations__ = {name: each.annotation for name, each in shown.parameters.items()}
+        app.command(name, cls=SectionedCommand)(run)
         return typer.main.get_command(app)
 
     def __iter__(self) -> Iterator[str]:
@@ -119,7 +126,7 @@ class Verbs(TyperGroup):
         self.commands: Any = LazyCommands()
 
     def list_commands(self, ctx):
-        return VERBS
+        return [*VERBS]
 
     def format_commands(self, ctx, formatter):
         """List the verbs by group, with whole summaries."""
@@ -138,7 +145,7 @@ class Verbs(TyperGroup):
             error.message = one_line(error.message)
             raise
         except BadInput as error:
-            complain(str(error))
+            complain(error)
             raise typer.Exit(error.code) from None
         except (KeyboardInterrupt, Terminated) as error:
             complain("stopped")

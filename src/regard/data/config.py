@@ -2,38 +2,74 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from regard.core.config import Config
+from regard.core.errors import BadInput, did_you_mean, shown
+from regard.core.files import is_there, write_text
 from regard.data.readers.documents import DocumentSource, TextFile, document_source
 from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
-from regard.data.readers.list import read
+from regard.data.readers.list import input_columns, read
 from regard.data.readers.memory import MemoryExamples
 from regard.data.readers.sources import Headings, Lines, Source
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Csv, JsonLines, Parquet, Table
+from regard.data.readers.tables import ColumnFile, Csv, JsonLines, Parquet, Table
 from regard.data.readers.text_files import STDIN, read_lines
-from regard.ground.config import Config
-from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import is_there, write_text
+from regard.data.readers.translation_memory import TranslationMemory
+from regard.data.table_columns import InputColumns
 from regard.text.hansards import LANGUAGES
 
 TRAIN = "train"
+TABLES: dict[str, type[ColumnFile]]
 TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
+TABLES |= {"tmx": TranslationMemory}
 FILE_KEYS = ("source", "target", *TABLES, "headings", "file", "documents", "text")
 DELIMITED = frozenset({"delimiter", "quoting", "encoding", "header"})
 FORM = {"table": DELIMITED, "csv": DELIMITED, "jsonl": frozenset({"encoding"})}  # keys by kind
-ONE_FILE = tuple({kind} for kind in TABLES)  # keys of pairs whose columns are missing
 PAIRS = ({"source", "target"}, {"headings"}, *({"columns", kind} for kind in TABLES))  # their keys
+
+
+class OtherForm(NamedTuple):
+    """Form of files that are no pairs: its ``keys``, all ``sets`` of them that may be given.
+
+    ``lacks`` is the error where one of ``needed`` is missing, ``fault`` any other.
+    """
+
+    keys: set[str]
+    sets: tuple[set[str], ...]
+    fault: str
+    needed: frozenset[str] = frozenset()
+    lacks: str = ""
+
+
+OTHER_FORMS = (
+    OtherForm(
+        {"documents", "text"},
+        ({"documents"}, {"documents", "key"}, {"text"}),
+        "give documents (and their key) or a text, without other keys",
+    ),
+    OtherForm({"key"}, (), "key: only documents in JSON lines have a key"),
+    OtherForm(
+        {"file", "reader", "options"},
+        ({"file", "reader"}, {"file", "reader", "options"}),
+        "give a file, its reader and options without other keys",
+        needed=frozenset({"file", "reader"}),
+        lacks="give a file together with its reader",
+    ),
+    OtherForm(
+        {"held_out"}, ({"held_out"},), "held_out takes examples from train: name no file beside it"
+    ),
+)
 
 
 class FilesConfig(Config):
     """Files of a set of examples, in one of three forms.
 
-    Pairs: two files (``source`` and ``target``), or one ``table``, ``csv``, ``jsonl`` or
-    ``parquet`` file and two ``columns`` of it, or sections and their ``headings``. ``delimiter``,
+    Pairs: two files (``source`` and ``target``), or one ``table``, ``csv``, ``jsonl``, ``parquet``
+    or ``tmx`` file and two ``columns`` of it, or sections and their ``headings``. ``delimiter``,
     ``quoting``, ``encoding`` and ``header`` are the form of a table; what is not declared is found.
     ``spaced`` names two languages whose rules separate words, for alignment. Examples of a
     published format: a ``file``, its ``reader`` in ``regard.data.readers`` and the reader's
@@ -55,6 +91,8 @@ class FilesConfig(Config):
     """A file with a JSON object on each line."""
     parquet: str | None = None
     """A Parquet file (needs pyarrow)."""
+    tmx: str | None = None
+    """A translation memory; its columns are languages."""
     delimiter: str | None = None
     """The character between columns; default: found (csv), a tab (table)."""
     quoting: bool | None = None
@@ -80,7 +118,8 @@ class FilesConfig(Config):
     held_out: int | None = Field(None, ge=1)
     """For dev: the number of examples to take out of train."""
     columns: tuple[int | str, int | str] | None = None
-    """The two columns of a table, by number (from 0) or by name in its first line."""
+    """The two columns of a table, by number (from 0) or by name in its first line; the two
+    languages of a translation memory."""
     spaced: tuple[str, str] | None = None
     """The two languages (english, french) whose rules separate words, for alignment."""
 
@@ -92,33 +131,23 @@ class FilesConfig(Config):
     def check(self) -> None:
         """Refuse keys of several forms of files together, or of no form."""
         keys = {key for key, value in self if value not in (None, {})}
-        if keys & {"documents", "text"}:
-            if keys not in ({"documents"}, {"documents", "key"}, {"text"}):
-                raise ValueError("give documents (and their key) or a text, without other keys")
-            if STDIN in (self.documents, self.text):
-                raise ValueError("documents cannot be standard input: they are read several times")
-        elif "key" in keys:
-            raise ValueError("key: only documents in JSON lines have a key")
-        elif keys & {"file", "reader", "options"}:
-            if not keys >= {"file", "reader"}:
-                raise ValueError("give a file together with its reader")
-            if keys - {"file", "reader", "options"}:
-                raise ValueError("give a file, its reader and options without other keys")
-        elif "held_out" in keys:
-            if keys != {"held_out"}:
-                raise ValueError("held_out takes examples from train: name no file beside it")
-        else:
+        form = next((form for form in OTHER_FORMS if form.keys & keys), None)
+        if form is None:
             kind = next(iter(keys & FORM.keys()), "")
             self._check_pairs(keys - {"spaced"} - FORM.get(kind, frozenset()))
             self._form()
+        elif keys not in form.sets:
+            raise ValueError(form.fault if keys >= form.needed else form.lacks)
+        elif STDIN in (self.documents, self.text):
+            raise ValueError("documents cannot be standard input: they are read several times")
 
     def _check_pairs(self, keys: set[str]) -> None:
         named = f"{self.names}: " if self.names else ""
-        if keys in ONE_FILE:
+        if keys <= TABLES.keys() and len(keys) == 1:
             raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
         if keys not in PAIRS:
             raise ValueError(
-                f"{named}give source and target, or columns and table, csv, jsonl or parquet"
+                f"{named}give source and target, or columns and table, csv, jsonl, parquet or tmx"
             )
         for language in self.spaced or ():
             if language not in LANGUAGES:
@@ -194,10 +223,18 @@ class FilesConfig(Config):
             raise BadInput("pre-training reads documents: set data.train.documents")
         return document_source(str(root / self.documents), self.key, fields)
 
+    def input_columns(self, task: str) -> InputColumns:
+        """Columns of the inputs, if the files have columns."""
+        if self.reader is not None:
+            return input_columns(task, self.reader, self.options)
+        return (
+            InputColumns() if self.columns is None or self.tmx else InputColumns(self.columns[:1])
+        )
+
     def under(self, root: Path) -> Source:
         """Source of pairs, with paths under the data root."""
 
-        def place(name: str | None) -> str:
+        def path_of(name: str | None) -> str:
             return STDIN if name == STDIN else str(root / str(name))
 
         spaced = self.spaced or ()
@@ -208,11 +245,11 @@ class FilesConfig(Config):
         if (path := self.documents or self.text) is not None:
             raise BadInput(f'{path}: documents can only be used with task = "pretrain"')
         if self.headings is not None:
-            return Headings(place(self.headings), spaced)
+            return Headings(path_of(self.headings), spaced)
         if self.columns is None:
-            return Lines((place(self.source), place(self.target)), spaced)
+            return Lines((path_of(self.source), path_of(self.target)), spaced)
         kind = next(kind for kind in TABLES if getattr(self, kind) is not None)
-        table = TABLES[kind](place(getattr(self, kind)), self.columns, spaced)
+        table = TABLES[kind](path_of(getattr(self, kind)), self.columns, spaced)
         return table.declared(self._form())
 
 
@@ -284,6 +321,15 @@ class DataConfig(Config):
     """The most characters of a text; a longer text is a bad line: an error, or left out.
     Classification has no limit unless it is set: see `text.long`."""
 
+    @field_validator("mix")
+    @classmethod
+    def _is_in_the_data_folder(cls, mix: dict[str, float]) -> dict[str, float]:
+        for name in mix:
+            path = Path(name)
+            if path.is_absolute() or not path.parts or ".." in path.parts:
+                raise ValueError(f"{shown(name)} is not the name of a folder in the data folder")
+        return mix
+
     @property
     def tests(self) -> dict[str, FilesConfig]:
         """The test sets by name."""
@@ -343,7 +389,7 @@ class BatchConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_no_old_name(cls, keys: Mapping[str, object]) -> Mapping[str, object]:
-        if "rung" in keys:
+    def _has_no_old_name(cls, keys: object) -> object:
+        if isinstance(keys, Mapping) and "rung" in keys:
             raise ValueError("the key rung was renamed to pad_to_multiple")
         return keys

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from regard.core.files import read_bytes
 from regard.data.readers.examples import ExampleContent
-from regard.ground.files import read_bytes
 
 MOST_EXAMPLES = 500_000  # of a set that are looked at
 MOST_LABELS = 12  # that are listed

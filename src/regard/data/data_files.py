@@ -4,22 +4,24 @@ The sets are told by names (train.csv, dev.csv, test.csv), the format by suffix 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+from regard.core.errors import BadInput, first_names
+from regard.core.files import is_there, reading, write_text
 from regard.data.data_facts import DataFacts, Line, describe_sets
+from regard.data.file_formats import COLUMNS_IN, FORMATS, format_of
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.images import image_files
 from regard.data.readers.list import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
-from regard.data.readers.text_files import first_bytes, read_lines, suffix_of, text_blocks
+from regard.data.readers.text_files import suffix_of, text_blocks
+from regard.data.readers.translation_memory import TranslationMemory
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
-from regard.ground.errors import BadInput
-from regard.ground.files import is_there, reading, write_text
 from regard.images.decode import SUFFIXES
 
 SETS = {
@@ -27,20 +29,16 @@ SETS = {
     "dev": ("dev", "devel", "development", "valid", "validation", "val", "testa"),
     "test": ("test", "testing", "tst", "testb"),
 }
-FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-FORMATS |= {".parquet": "parquet", ".conllu": "CoNLL-U", ".txt": "", ".text": ""}
-FORMATS |= dict.fromkeys((".conll", ".iob", ".iob2", ".bio", ".ner"), "CoNLL")
-KEYS = {"csv": "csv", "tsv": "table", "jsonl": "jsonl", "parquet": "parquet"}
+KEYS = {"csv": "csv", "tsv": "table", "jsonl": "jsonl", "parquet": "parquet", "tmx": "tmx"}
 SOURCES: dict[str, Callable[..., Source]]
 SOURCES = {"csv": Csv, "tsv": Table, "jsonl": JsonLines, "parquet": Parquet}
+SOURCES |= {"tmx": TranslationMemory}
 SIDES = ("source", "target", "src", "tgt", "trg")
 ABOUT = ("readme", "license", "licence")  # files that hold no data
-SAMPLE = 400  # lines at the beginning of a file
-MOST_TAGS = 100
+LISTED = 6  # files in a message
 SPLIT = 10  # one in so many lines of a text that is split belongs to the development set
 LONGEST_CHARACTERS = 5_000  # of a text of a pair: the default of data.longest_characters
 IMAGES = "image-folder"
-ZIP = b"PK\x03\x04"  # the first bytes of an archive, and so of .xlsx and .ods
 
 Files = tuple[Path, ...]  # of a set: one, or two of parallel text
 Keys = dict[str, object]  # of a set, in the table [data] of a recipe
@@ -84,7 +82,7 @@ def recognise_files(
     if first.is_dir():
         form = IMAGES if next(image_files(first), None) else "text"
     else:
-        form = "parallel" if len(sets["train"]) == 2 else _format_of(first)
+        form = "parallel" if len(sets["train"]) == 2 else format_of(first)
     tasks = [*TABLE_TASKS.get(form, BY_FORMAT.get(form, ()))]
     if {task} - {None, *tasks}:
         fit = " or ".join(tasks)
@@ -95,7 +93,7 @@ def recognise_files(
         return BY_FORMAT[form][task or tasks[0]](sets, form)
     table = COLUMNS[form](first)
     chosen = table.check(columns)
-    fit = task or ("classify" if chosen else table.task(tasks))
+    fit = task or (tasks[0] if chosen else table.task(tasks))
     return TABLE_TASKS[form][fit](TableData(form, sets, table, chosen))
 
 
@@ -105,7 +103,7 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Files:
     The last tenth of the lines (or of the words of a single line) is the development set.
     """
     (path, *others) = paths
-    if others or not path.is_file() or _format_of(path) != "text":
+    if others or not path.is_file() or format_of(path) != "text":
         raise BadInput(f"{path}: only one file of plain text can be split")
     text = "".join(text_blocks(path))
     pieces = text.splitlines(keepends=True)
@@ -113,8 +111,8 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Files:
         pieces = re.findall(r"\s*\S+\s*", text)
     if len(pieces) < SPLIT:
         raise BadInput(f"{path}: {len(pieces)} words are too few to split")
-    place = len(pieces) - len(pieces) // SPLIT
-    parts = {"train": pieces[:place], "dev": pieces[place:]}
+    cut = len(pieces) - len(pieces) // SPLIT
+    parts = {"train": pieces[:cut], "dev": pieces[cut:]}
     names = {name: recipe.with_name(f"{recipe.stem}.{name}.txt") for name in parts}
     for file in names.values():
         if is_there(file):
@@ -158,7 +156,9 @@ def _has_image_classes(folder: Path) -> bool:
 
 
 def _are_texts(files: Sequence[Path]) -> bool:
-    return len(files) > 1 and all(suffix_of(path) == ".txt" for path in files)
+    """Whether files are documents, perhaps beside files that hold no data."""
+    suffixes = [suffix_of(path) for path in files]
+    return suffixes.count(".txt") > 1 and not {*suffixes} & {*FORMATS} - {".txt"}
 
 
 def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
@@ -172,7 +172,7 @@ def _files_in(folder: Path, files: Sequence[Path]) -> dict[str, Files]:
         raise BadInput(f"{folder}: images without a subfolder for each class")
     parallel = _parallel_of(train[0])
     if {*train} - {*parallel}:
-        names = ", ".join(path.name for path in train[:6])
+        names = first_names((path.name for path in train), LISTED)
         raise BadInput(f"{folder}: several files could be the training set ({names}); name one")
     return {"train": parallel, **_neighbours(parallel)}
 
@@ -237,38 +237,6 @@ def _ordered(sets: Mapping[str | None, Files]) -> dict[str, Files]:
 
 def _stem(path: Path) -> str:
     return path.name[: path.name.lower().rfind(suffix_of(path))]
-
-
-def _format_of(path: Path) -> str:
-    """The format of a file, by its suffix, else by its first lines."""
-    if first_bytes(path, len(ZIP)) == ZIP:
-        raise BadInput(f"{path}: a spreadsheet or a zip archive; save it as CSV, or unpack it")
-    named = FORMATS.get(suffix_of(path), "")
-    if named and named != "tsv":
-        return named
-    lines = [*islice(read_lines(path), SAMPLE)]
-    if not any(map(str.strip, lines)):
-        raise BadInput(f"{path}: empty")
-    if _is_conll(lines):
-        return "CoNLL"
-    filled = [line for line in lines if line.strip()]
-    if all(line.lstrip().startswith("{") for line in filled):
-        return "jsonl"
-    if suffix_of(path) == ".json":
-        raise BadInput(f"{path}: not JSON lines; write one object per line, as .jsonl")
-    tabs = {line.count("\t") for line in filled}
-    return named or ("tsv" if len(tabs) == 1 and tabs != {0} else "text")
-
-
-def _is_conll(lines: Iterable[str]) -> bool:
-    """Whether lines have as many cells each, a tag of few in the last, with empty lines between."""
-    rows = [line.split() for line in lines]
-    filled = [row for row in rows if row and row[0] != "-DOCSTART-"]
-    widths = {len(row) for row in filled}
-    tags = {row[-1] for row in filled}
-    between = len(rows) > len(filled) or "O" in tags
-    few = len(tags) <= min(MOST_TAGS, max(1, len(filled) // 2))
-    return len(widths) == 1 and widths != {1} and between and few
 
 
 @dataclass(frozen=True)
@@ -336,6 +304,12 @@ def _pair_table(data: TableData) -> DataFiles:
     return DataFiles("translate", "pairs", data.sets, keys, seen, contents)
 
 
+def _memory_pairs(data: TableData) -> DataFiles:
+    languages = data.chosen or tuple(data.table.cells)
+    pair = data.table.pair_of(languages, (), "languages")
+    return _pair_table(replace(data, chosen=pair))
+
+
 def _document_table(data: TableData) -> DataFiles:
     (key,) = data.chosen or (max(data.table.cells, key=data.table.words),)
     data = data.having(key)
@@ -377,9 +351,14 @@ def _read_by(
 
 
 def _tags(sets: dict[str, Files], kind: str) -> DataFiles:
-    path, column = sets["train"][0], {"CoNLL": "the last", "CoNLL-U": "the fourth"}[kind]
-    seen = [("file", f"{path}: {kind}, a word per line, its tag in {column} column")]
-    return _read_by("tag", kind, sets, {}, seen)
+    path = sets["train"][0]
+    columns = COLUMNS_IN[kind](path)
+    return _read_by("tag", kind, sets, columns.options, [("file", f"{path}: {kind}, {columns}")])
+
+
+def _questions(sets: dict[str, Files], kind: str) -> DataFiles:
+    seen = [("file", f"{sets['train'][0]}: {kind}, questions with their contexts and answers")]
+    return _read_by("answer", kind, sets, {}, seen)
 
 
 def _image_folders(sets: dict[str, Files], kind: str) -> DataFiles:
@@ -423,7 +402,16 @@ def _documents(sets: dict[str, Files], kind: str) -> DataFiles:
     keys: dict[str, Keys] = {name: {key: str(files[0])} for name, files in sets.items()}
     form = "a text per file" if path.is_dir() else "documents between empty lines"
     seen = [("text", f"{path}: {form if count > 1 else 'one running text'}, utf-8")]
+    if path.is_dir() and (others := [*_other_files(path)]):
+        seen.append(("not used", f"{first_names(others, LISTED)}: only files .txt are read"))
     return DataFiles("pretrain", "documents", sets, keys, seen, contents)
+
+
+def _other_files(folder: Path) -> Iterator[str]:
+    """Files of a folder of texts, and of its subfolders, that are not read."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and suffix_of(path) != ".txt" and not path.name.startswith("."):
+            yield str(path.relative_to(folder))
 
 
 BY_FORMAT: dict[str, dict[str, Callable[[dict[str, Files], str], DataFiles]]] = {
@@ -431,11 +419,13 @@ BY_FORMAT: dict[str, dict[str, Callable[[dict[str, Files], str], DataFiles]]] = 
     IMAGES: {"classify": _image_folders},
     "CoNLL": {"tag": _tags},
     "CoNLL-U": {"tag": _tags},
+    "SQuAD": {"answer": _questions},
     "text": {"pretrain": _documents},
 }
-_TWO: dict[str, Callable[[TableData], DataFiles]]
-_TWO = {"classify": _label_table, "translate": _pair_table}
-TABLE_TASKS = {
+TableReaders = dict[str, Callable[[TableData], DataFiles]]
+_TWO: TableReaders = {"classify": _label_table, "translate": _pair_table}
+TABLE_TASKS: dict[str, TableReaders] = {
     **dict.fromkeys(("csv", "tsv", "parquet"), _TWO),
+    "tmx": {"translate": _memory_pairs},
     "jsonl": {**_TWO, "tag": _tag_table, "pretrain": _document_table},
 }

@@ -1,18 +1,20 @@
 """Columns of a table, a JSON lines or a Parquet file: which hold texts, and which the label."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
+from regard.core.errors import BadInput, did_you_mean, first_names
+from regard.core.files import JSON
 from regard.data.readers.fields import BadExample
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Column, Csv, Table, parquet_records, read_objects
 from regard.data.readers.text_files import decoded
-from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import JSON
+from regard.data.readers.translation_memory import TranslationMemory
 
 SAMPLE = 2_000  # rows at the beginning of a file
 LABELS = ["label", "labels", "class", "category", "sentiment", "target", "intent", "topic", "tag"]
@@ -32,6 +34,30 @@ FEW_WORDS = 3  # of a label
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
+class InputColumns(NamedTuple):
+    """Columns of the files that a model was trained on: of its inputs, and of tags (CoNLL).
+
+    A model stores them in its notes, to read like files in the same way.
+    """
+
+    inputs: tuple[int | str, ...] = ()
+    tag: int | None = None
+
+    @classmethod
+    def of_notes(cls, notes: Mapping[str, object]) -> "InputColumns":
+        """The columns in the notes of a model, if it has any."""
+        inputs, tag = notes.get("columns"), notes.get("tag_column")
+        columns = inputs if isinstance(inputs, list) else []
+        known = tuple(name for name in columns if isinstance(name, int | str))
+        return cls(known, tag if isinstance(tag, int) else None)
+
+    @property
+    def notes(self) -> dict[str, object]:
+        """The columns as notes of a model."""
+        columns: dict[str, object] = {"columns": [*self.inputs]} if self.inputs else {}
+        return columns if self.tag is None else {**columns, "tag_column": self.tag}
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """The first cells of every column of a file, by name or number, and its format in words."""
@@ -43,7 +69,7 @@ class TableColumns:
     @property
     def names(self) -> str:
         """The columns, for messages."""
-        return ", ".join(map(str, self.cells))
+        return first_names(self.cells)
 
     def check(self, columns: Sequence[str]) -> tuple[Column, ...]:
         """Columns that the user named, by name or by number from 0."""
@@ -61,7 +87,7 @@ class TableColumns:
             "translate": len(self.translation()) == 2,
             "pretrain": len(self.cells) == 1,
         }
-        return next((task for task in tasks if fits.get(task)), "classify")
+        return next((task for task in tasks if fits.get(task)), tasks[0])
 
     def pair_of(
         self, matches: Sequence[Column], chosen: Sequence[Column], what: str
@@ -141,7 +167,7 @@ def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
     rows = []
     for number, raw in islice(lines, SAMPLE):
         try:
-            rows.append(table.cells(decoded(raw, table.place(number)), table.place(number)))
+            rows.append(table.cells(decoded(raw, table.where(number)), table.where(number)))
         except BadExample:  # reported when all examples are read
             continue
     if not rows:
@@ -149,8 +175,8 @@ def delimited_columns(path: Path, kind: type[Table]) -> TableColumns:
     width = len(names) or max(map(len, rows))
     columns: Sequence[Column] = names or range(width)
     cells = {
-        column: [row[place] for row in rows if place < len(row)]
-        for place, column in enumerate(columns)
+        column: [row[index] for row in rows if index < len(row)]
+        for index, column in enumerate(columns)
         if column != ""
     }
     return TableColumns(path, cells, _format(table.form, names))
@@ -160,7 +186,7 @@ def _format(form: TableFormat, names: Sequence[str]) -> str:
     between = DELIMITERS.get(form.delimiter or ",", repr(form.delimiter))
     quoted = "cells may be quoted" if form.quoting else "no quoting"
     header = (
-        f"header {', '.join(filter(None, names))}"
+        f"header {first_names(filter(None, names))}"
         if names
         else "no header, columns are numbered from 0"
     )
@@ -175,17 +201,7 @@ def record_columns(path: Path, records: Iterator[Mapping[str, JSON]], format: st
     cells: dict[Column, Sequence[JSON]] = {
         key: [row[key] for row in rows if row.get(key) is not None] for key in rows[0]
     }
-    return TableColumns(path, cells, f"{format}, keys {', '.join(rows[0])}")
-
-
-def csv_columns(path: Path) -> TableColumns:
-    """Columns of a CSV file."""
-    return delimited_columns(path, Csv)
-
-
-def tsv_columns(path: Path) -> TableColumns:
-    """Columns of a tab-separated file."""
-    return delimited_columns(path, Table)
+    return TableColumns(path, cells, f"{format}, keys {first_names(rows[0])}")
 
 
 def jsonl_columns(path: Path) -> TableColumns:
@@ -199,9 +215,22 @@ def parquet_columns(path: Path) -> TableColumns:
     return record_columns(path, parquet_records(str(path)), "Parquet")
 
 
-COLUMNS = {
-    "csv": csv_columns,
-    "tsv": tsv_columns,
+def memory_columns(path: Path) -> TableColumns:
+    """Languages of a translation memory, the source language first."""
+    memory = TranslationMemory(str(path), ())
+    rows, languages = [*memory.records()], memory.languages()
+    if not languages:
+        raise BadInput(f"{path}: no translation units")
+    cells: dict[Column, Sequence[JSON]] = {
+        name: [row[name] for row in rows if name in row] for name in languages
+    }
+    return TableColumns(path, cells, f"a translation memory (TMX), {first_names(languages)}")
+
+
+COLUMNS: dict[str, Callable[[Path], TableColumns]] = {
+    "csv": partial(delimited_columns, kind=Csv),
+    "tsv": partial(delimited_columns, kind=Table),
     "jsonl": jsonl_columns,
     "parquet": parquet_columns,
+    "tmx": memory_columns,
 }

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import read_bytes
+from regard.core.errors import BadInput, reason_of
+from regard.core.files import read_bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
 MOST_PIXELS = 89_478_485  # 256 MiB of RGB: larger ones are decompression bombs
+MOST_BYTES = 1 << 27  # that a PNG or WebP may take in Pillow: one of 8K in colour just fits
+BYTES = {**dict.fromkeys(("1", "L", "P"), 1), **dict.fromkeys(("LA", "PA", "I;16", "I;16B"), 2)}
 LARGE, ENOUGH = 1 << 25, 4  # pixels of a JPEG, and times the target: see ``decode_picture``
 STRIP = 1 << 20  # pixels that are converted at once
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values of a quarter turn
@@ -84,6 +86,8 @@ def decode_picture(
                     size = "{:,} × {:,}".format(*image.size)
                     raise BadInput(f"{size} pixels, more than the limit of {MOST_PIXELS:,}")
                 stack.enter_context(_budget.reserved(pixels))
+                if image.format != "JPEG":  # which is decoded at a smaller size
+                    check_memory(image)
                 shape = _reduce(image, target)
                 picture = as_rgb(image)
                 picture.load()
@@ -95,6 +99,19 @@ def decode_picture(
         except Exception as error:  # decoders of damaged files raise exceptions of any type
             raise BadInput(f"{where}: cannot be read as an image ({reason_of(error)})") from None
         yield picture, shape
+
+
+def check_memory(image: "Image") -> None:
+    """Refuse a picture that unpacks to more than ``MOST_BYTES``, as the header says.
+
+    Pillow has 4 bytes for each pixel of three channels, and copies other modes to them.
+    """
+    copied = 0 if image.mode == "RGB" else 4
+    needed = math.prod(image.size) * (BYTES.get(image.mode, 4) + copied)
+    if needed > MOST_BYTES:
+        size = "{:,} × {:,}".format(*image.size)
+        memory = f"{needed >> 20:,} MiB to decode, more than the limit of {MOST_BYTES >> 20:,}"
+        raise BadInput(f"{size} pixels of mode {image.mode} need {memory}")
 
 
 class PixelBudget:

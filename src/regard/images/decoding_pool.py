@@ -13,8 +13,8 @@ from multiprocessing import get_context
 from multiprocessing.context import BaseContext
 from typing import Generic, TypeVar
 
-from regard.ground.errors import BadInput
-from regard.ground.workers import end_with_parent
+from regard.core.errors import BadInput
+from regard.core.workers import end_with_parent
 from regard.images.decode import PixelBudget, share_budget
 
 Item = TypeVar("Item")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 from torch import Tensor
 
-from regard.ground.batch import ImageRow
-from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.files import read_bytes, read_json, write_json
-from regard.ground.reading import RowReading
+from regard.core.batch import ImageRow
+from regard.core.errors import BadInput, BadItem, shown
+from regard.core.files import read_bytes, read_json, write_json
+from regard.core.reading import RowReading
 from regard.images.decode import MOST_PIXELS, Size, as_grey, as_rgb, decode_picture, pillow
 
 FILE = "preprocessor_config.json"

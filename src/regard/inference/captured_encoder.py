@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.decoding.cuda_graph import WARM_UP, GraphedCall
-from regard.ground.batch import BatchLimits, TokenRow, pack_rows
-from regard.ground.layout import Layout
-from regard.ground.pytree import move_tensor, without_caches
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import BatchLimits, TokenRow, pack_rows
+from regard.core.layout import Layout
+from regard.core.pytree import move_tensor, without_caches
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.generation.cuda_graph import WARM_UP, GraphedCall
+from regard.layers.attention import EncoderOutput
 from regard.models.transformer import TransformerModule
 from regard.models.trunk import StackModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.parts.attention import EncoderOutput
 
 if TYPE_CHECKING:
-    from regard.ground.capture import Pool
+    from regard.core.capture import Pool
 
 TOKENS = (64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192)  # of captured batches
 LONGEST = (64, 256, 1_024)  # tokens of a row

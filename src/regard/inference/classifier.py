@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from regard.ground.checks import listed
-from regard.ground.errors import BadItem
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import ModelRow, Predictor, TextOrPair, finite
+from regard.core.checks import listed
+from regard.core.errors import BadItem
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.inference.component import Result, Row
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import ModelRow, TextOrPair, read_files
 from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead, SentencePairHead
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
@@ -199,7 +200,7 @@ class Classifier(Predictor[TextOrPair, Sequence[ModelRow], TextPrediction]):
 
     def rows(self, inputs: Sequence[TextOrPair], keys: Sequence[int]) -> list[ClassifierRow]:
         every = self._read(inputs)
-        first = self.read_files([own[0] for own in every])
+        first = read_files(self.module, [own[0] for own in every])
         rows = [[row, *own[1:]] for row, own in zip(first, every, strict=True)]
         return [
             self.prepared(key, given, own, sum(len(row.tokens) for row in own))
@@ -224,7 +225,7 @@ class Classifier(Predictor[TextOrPair, Sequence[ModelRow], TextPrediction]):
         self, rows: Sequence[Sequence[ModelRow]], tape: NullTape = NULL_TAPE
     ) -> list[Tensor]:
         """Logits (labels,) of each input: the mean over its rows."""
-        logits = iter(self.logits_of(self.head, [*chain(*rows)], tape, finite))
+        logits = iter(self.head_logits(self.head, [*chain(*rows)], tape))
         return [torch.stack([*islice(logits, len(own))]).mean(0) for own in rows]
 
     def parse(self, line: str, where: str) -> TextOrPair:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 
+from regard.core.batch import BatchLimits
+from regard.core.cancellation import check_wanted
+from regard.core.errors import BadInput, BadItem
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.core.workers import Workers
 from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of
-from regard.ground.batch import BatchLimits
-from regard.ground.cancellation import check_wanted
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.ground.workers import Workers
 
 TOKENS = 8_192  # the maximum of a batch
 TOKENS_ON_GPU = 65_536  # of a batch of states that are pooled: few launches for many tokens
@@ -64,23 +64,67 @@ BlockWorkers = Workers[list[AnyResult | BadItem]]
 """Workers that run blocks of inputs, each with its own copy of a component."""
 
 
-class Component(ABC, Generic[In, Data, Out]):
+class ResultFormat(ABC, Generic[Out]):
+    """How the results of a component are written: lines, JSON objects, cells of a table.
+
+    ``is_numbered``: records have the line number of their input; ``reports_cuts``: they say whether
+    it was truncated.
+    """
+
+    is_numbered: ClassVar[bool] = True
+    reports_cuts: ClassVar[bool] = False
+
+    @abstractmethod
+    def lines(self, result: Result[Out]) -> list[str]:
+        """A result as lines of text."""
+
+    @abstractmethod
+    def records(self, result: Result[Out]) -> list[dict[str, object]]:
+        """A result as JSON objects."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of results in a table; default: the keys of records."""
+        return tuple(self.empty_record)
+
+    def cells(self, result: Result[Out]) -> list[dict[str, object]]:
+        """A result as cells of a table, by column; several results are several rows."""
+        return [{key: record.get(key) for key in self.columns} for record in self.records(result)]
+
+    def arrays(self, result: Result[Out]) -> dict[str, np.ndarray]:
+        """The vectors of a result, for files other than JSON."""
+        return {}
+
+    @property
+    def empty_record(self) -> Mapping[str, object]:
+        """The record of an empty or bad line."""
+        return {}
+
+    def remark(self, result: Result[Out]) -> str:
+        """A remark about a result, for standard error; empty: none."""
+        return ""
+
+    def word_labels(self, result: Result[Out]) -> Sequence[str] | None:
+        """A label for each word of a sentence; None: the results are no labels of words."""
+        return None
+
+
+class Component(ResultFormat[Out], Generic[In, Data, Out]):
     """One thing that a model can do; options and limits are fields of the component.
 
-    ``reads_empty``: an empty line is an input. ``is_numbered``: records have the line number of
-    their input; ``reports_cuts``: they say whether it was truncated. ``own_limit`` is the number of
-    tokens above which the component itself truncates, divides or refuses inputs; None: no limit.
+    ``reads_empty``: an empty line is an input. ``own_limit`` is the number of tokens above which
+    the component itself truncates, divides or refuses inputs; None: no limit.
     ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives;
     it may have ``more_keys`` besides.
-    ``reads_source``: of a table of translations, the source column is the input.
+    ``reads_source``: of a table of translations, the source column is the input. ``words_key`` is
+    the key of a sentence in a record, as a list of words; "": none are read.
     """
 
     reads_empty: ClassVar[bool] = False
-    is_numbered: ClassVar[bool] = True
-    reports_cuts: ClassVar[bool] = False
     record_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("text",),)
     more_keys: ClassVar[tuple[str, ...]] = ()
     reads_source: ClassVar[bool] = False
+    words_key: ClassVar[str] = ""
     writes: ClassVar[bool] = False  # texts, token by token
 
     @property
@@ -105,8 +149,18 @@ class Component(ABC, Generic[In, Data, Out]):
 
     @property
     def longest_row(self) -> int | None:
-        """Tokens of a row above which it would keep a server from other work; None: no limit."""
-        return None
+        """Tokens of a row above which it would keep a server from other work; None: no limit.
+
+        Where the component itself truncates or refuses longer ones, there is none.
+        """
+        return self.limits.tokens if self.own_limit is None else None
+
+    def excess(self, row: Row[In, Data]) -> str:
+        """Why a row would keep a server from other work for too long; empty: it would not."""
+        most = self.longest_row
+        if most is None or row.cost <= most:
+            return ""
+        return f"a text of {row.cost} tokens is more than the {most} of one text; divide it"
 
     def candidates(self, row: Row[In, Data]) -> int:
         """The number of tokens that the result of a row lists with their probabilities."""
@@ -135,6 +189,21 @@ class Component(ABC, Generic[In, Data, Out]):
     @property
     def own_limit(self) -> int | None:
         return None
+
+    def figures(self, result: Result[Out]) -> dict[str, float]:
+        """Figures of a result, to be summed over all results."""
+        return {"cut": float(result.cut), "inputs": 1}
+
+    def total(self, sums: Mapping[str, float]) -> str:
+        """The summed figures in one line, for standard error; empty: none."""
+        if not sums.get("cut"):
+            return ""
+        return f"{sums['cut']:,.0f} of {sums['inputs']:,.0f} inputs were cut: {self.cut_reason}"
+
+    @property
+    def cut_reason(self) -> str:
+        """The reason why inputs are truncated."""
+        return f"more than {self.own_limit} tokens, special ones counted"
 
     @abstractmethod
     def parse(self, line: str, where: str) -> In:
@@ -267,51 +336,6 @@ class Component(ABC, Generic[In, Data, Out]):
     def session(self, slots: int) -> "Session[In, Data, Out]":
         """Queue for the rows of many requests, with room for ``slots`` rows."""
         return Session(self, slots)
-
-    @abstractmethod
-    def lines(self, result: Result[Out]) -> list[str]:
-        """A result as lines of text."""
-
-    @abstractmethod
-    def records(self, result: Result[Out]) -> list[dict[str, object]]:
-        """A result as JSON objects."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of results in a table; default: the keys of records."""
-        return tuple(self.empty_record)
-
-    def cells(self, result: Result[Out]) -> list[dict[str, object]]:
-        """A result as cells of a table, by column; several results are several rows."""
-        return [{key: record.get(key) for key in self.columns} for record in self.records(result)]
-
-    def arrays(self, result: Result[Out]) -> dict[str, np.ndarray]:
-        """The vectors of a result, for files other than JSON."""
-        return {}
-
-    @property
-    def empty_record(self) -> Mapping[str, object]:
-        """The record of an empty or bad line."""
-        return {}
-
-    def remark(self, result: Result[Out]) -> str:
-        """A remark about a result, for standard error; empty: none."""
-        return ""
-
-    def figures(self, result: Result[Out]) -> dict[str, float]:
-        """Figures of a result, to be summed over all results."""
-        return {"cut": float(result.cut), "inputs": 1}
-
-    def total(self, sums: Mapping[str, float]) -> str:
-        """The summed figures in one line, for standard error; empty: none."""
-        if not sums.get("cut"):
-            return ""
-        return f"{sums['cut']:,.0f} of {sums['inputs']:,.0f} inputs were cut: {self.cut_reason}"
-
-    @property
-    def cut_reason(self) -> str:
-        """The reason why inputs are truncated."""
-        return f"more than {self.own_limit} tokens, special ones counted"
 
 
 def results_of(rows: Sequence[Row[In, Data]], values: Sequence[Out]) -> list[Result[Out]]:

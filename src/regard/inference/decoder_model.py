@@ -1,37 +1,40 @@
 """Models that generate text: search, engine, decoding methods, and the component that writes."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self, cast
+from typing import ClassVar, Literal, NamedTuple, Self, cast
 
 from torch import nn
 
-from regard import decoding
+from regard import generation
+from regard.core.batch import BatchLimits, Ids
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.fields import field_of
-from regard.decoding import EditingEngine, Engine
-from regard.ground.batch import BatchLimits, Ids
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.generation import EAGER, EditingEngine, Engine
+from regard.generation.beam import Beam
+from regard.generation.exact import Exact, SearchErrors, search_errors
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.mbr import MinimumRisk
+from regard.generation.sample import Sample
+from regard.generation.step import Search
+from regard.generation.token_loop import TokenSearch
 from regard.inference.component import Component, Result, Row
 from regard.inference.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.inference.inputs import ran_out_of_memory
 from regard.inference.model_runner import ModelRunner
+from regard.inference.row_batches import broken
+from regard.layers.linear.convert import in_precision, products_in_use
 from regard.models.encoder_decoder import ModelModule
-from regard.parts.linear.convert import in_precision, products_in_use
-from regard.search.beam import Beam
-from regard.search.exact import Exact, SearchErrors, search_errors
-from regard.search.hypothesis import Hypothesis
-from regard.search.mbr import MinimumRisk
-from regard.search.sample import Sample
-from regard.search.step import Search
-from regard.search.token_loop import TokenSearch
+from regard.models.folders.loaded_model import LoadedModel
 from regard.text.vocabulary import Vocabulary
 
 # Numbers of texts, and tokens of the longest, in batches that are run before the first request.
 WARM_COUNTS, WARM_LENGTHS, WARM_RUNS = (64, 32, 8, 1), (31, 63, 127, 255, 511), 3
+NEW_TOKENS = 128  # the default maximum of a text whose length no setting limits
 ONE_LINE = str.maketrans("\r\n", "  ")
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
 
@@ -51,20 +54,24 @@ class WriterData(NamedTuple):
 
 
 WriterRow = Row[Request, WriterData]
+End = Literal["eos", "stop", "length", "positions"]
+TextPieces = Generator[str, None, End]
+"""Pieces of a text while it is generated, and why it ended."""
+AT_LAST_POSITION = "ended at the last position of the model"
 
 
 @dataclass(frozen=True)
 class WrittenText:
-    """A generated text: a translation or a continuation."""
+    """A generated text: a translation or a continuation.
+
+    ``ended``: at EOS ("eos"), or unfinished, at the limit of new tokens ("length") or at the last
+    position of the model ("positions").
+    """
 
     text: str
     score: float
     hypothesis: Hypothesis
-
-    @property
-    def remarks(self) -> dict[str, str]:
-        """Additional keys of the record of this text."""
-        return {}
+    ended: End
 
 
 class Written(NamedTuple):
@@ -74,13 +81,19 @@ class Written(NamedTuple):
     errors: SearchErrors | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class DecoderModel(ModelRunner):
     """Base class of translators and generators; ``engine`` runs the decoding steps."""
 
     verb: ClassVar[str]
     output: ClassVar[str] = "generated"  # the column of texts in a table
     batch_tokens: ClassVar[int]  # the maximum of a batch
-    engine: Engine
+    batch_size: int = 64
+    engine: Engine = EAGER
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        return cls(loaded, engine=generation.default_engine(loaded.module))
 
     @property
     def joins(self) -> bool:
@@ -88,14 +101,14 @@ class DecoderModel(ModelRunner):
         return False
 
     @property
-    @abstractmethod
     def generation_config(self) -> Mapping[str, object] | None:
         """The generation_config.json of the folder: search and constraints of transformers."""
+        return self.notes.get("generation")
 
     @property
-    @abstractmethod
     def decode_config(self) -> object:
         """The table ``[decode]`` of the training recipe."""
+        return self.notes.get("decode")
 
     @property
     @abstractmethod
@@ -144,10 +157,14 @@ class DecoderModel(ModelRunner):
     ) -> None:
         """Run the model over each row and its hypothesis as a whole, on the tape of a run."""
 
-    def edited(self, tape: NullTape) -> Self:
+    def longest_prefix(self, source: int) -> int:
+        """Tokens of the longest prefix that a server reads, for a source of that many tokens."""
+        return 0
+
+    def with_tape_edits(self, tape: NullTape) -> Self:
         """A copy whose decoding steps a tape edits; torch's operators compute steps with edits."""
         edits = tape.only_edits
-        return self._replaced(engine=EditingEngine(edits)) if edits.live else self
+        return replace(self, engine=EditingEngine(edits)) if edits.live else self
 
     def writer(self, method: "Method | None" = None, best: int = 1) -> "Writer":
         """The component that generates text by a method, by default the model's search."""
@@ -166,27 +183,27 @@ class DecoderModel(ModelRunner):
     @property
     def models(self) -> list[ModelModule]:
         """The models whose probabilities are combined at every token."""
-        return [self.model]
+        return [self.module]
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that will run; BadInput if none can."""
-        return decoding.choose_engine(self.models, precision, engine, self.batch_size)
+        return generation.choose_engine(self.models, precision, engine, self.batch_size)
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
         steps: Engine = self.engine
         packed: Collection[nn.Module] = ()
-        if products_in_use(self.model) is None:
+        if products_in_use(self.module) is None:
             kind, engine = self.choice(kind, engine)
-            steps = decoding.build_engine(engine, self.model, kind)
+            steps = generation.build_engine(engine, self.module, kind)
             packed = steps.packed_layers if kind == "fp32" else packed
-        model = in_precision(self.model, kind, but_for=packed)
-        return self._replaced(model=model, engine=steps)
+        module = in_precision(self.module, kind, but_for=packed)
+        return replace(self.with_module(module), engine=steps)
 
     @property
     def description(self) -> str:
         """Engine and precision, in words."""
-        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        words = self.engine.description or products_in_use(self.model)
+        dtype = str(next(self.module.parameters()).dtype).removeprefix("torch.")
+        words = self.engine.description or products_in_use(self.module)
         return words or f"{dtype} on {self.device.type}"
 
 
@@ -208,8 +225,8 @@ class Method:
 
     def remark(self, written: Written) -> str:
         """A remark about the texts for a request; empty: none."""
-        ended = any(text.remarks.get("ended") == "positions" for text in written.texts)
-        return "ended at the last position of the model" if ended else ""
+        ended = any(text.ended == "positions" for text in written.texts)
+        return AT_LAST_POSITION if ended else ""
 
     def total(self, sums: Mapping[str, float]) -> str:
         """The summed figures of all results in one line; empty: none."""
@@ -310,6 +327,13 @@ class Writer(Component[Request, WriterData, Written]):
     def longest_row(self) -> int | None:
         return None if self.joins else self.limits.tokens
 
+    def excess(self, row: WriterRow) -> str:
+        prefix = len(row.data.prefix or ())
+        most = self.model.longest_prefix(row.cost)
+        if prefix > most:
+            return f"a prefix of {prefix} tokens is more than the {most} for a text of this length"
+        return super().excess(row)
+
     @property
     def copies(self) -> int:
         return cast(TokenSearch, self.method.search).copies if self.streams else 1
@@ -339,7 +363,7 @@ class Writer(Component[Request, WriterData, Written]):
 
         Values are recorded in one forward pass over a row and its best text.
         """
-        written = self.method.decode(self.model.edited(tape), rows)
+        written = self.method.decode(self.model.with_tape_edits(tape), rows)
         if tape.live:
             best = [texts[0].hypothesis if texts else EMPTY for texts, _ in written]
             self.model.record_written(rows, best, tape)
@@ -386,7 +410,7 @@ class Writer(Component[Request, WriterData, Written]):
         }
         if hypothesis.coverage is not None:
             record["coverage"] = hypothesis.coverage
-        return record | text.remarks
+        return record | {"ended": text.ended}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -399,23 +423,34 @@ class Writer(Component[Request, WriterData, Written]):
         return self.method.remark(result.value)
 
     def figures(self, result: Result[Written]) -> dict[str, float]:
-        if (errors := result.value.errors) is None:
-            return {}
+        texts, errors = result.value
+        unfinished = sum(text.ended == "length" for text in texts)
+        written = {"texts": float(len(texts)), "unfinished": float(unfinished)}
+        if errors is None:
+            return written
         gap = {"gap": errors.gap, "gaps": float(errors.gap > 0)}
         counts = {"proven": errors.proven, "missed": errors.missed, "empty": errors.empty}
-        return {"sentences": 1, **counts, **gap}
+        return {**written, "sentences": 1, **counts, **gap}
 
     def total(self, sums: Mapping[str, float]) -> str:
-        return self.method.total(sums)
+        unfinished = ""
+        if sums.get("unfinished"):
+            unfinished = (
+                f"{sums['unfinished']:,.0f} of {sums['texts']:,.0f} texts are unfinished: they end "
+                "at the limit of new tokens (max_new_tokens)"
+            )
+        return "\n".join(filter(None, [self.method.total(sums), unfinished]))
 
 
 @contextmanager
-def search_errors_as_bad_input(search: Search, rows: list[list[int]]) -> Iterator[None]:
+def search_errors_as_bad_input(
+    search: Search, rows: list[list[int]], *models: nn.Module
+) -> Iterator[None]:
     """Raise ``BadInput`` for probabilities that are not numbers and for too little memory."""
     try:
         yield
     except FloatingPointError as error:
-        raise BadInput(f"the model is broken: {error}") from None
+        raise broken(str(error), *models) from None
     except (MemoryError, RuntimeError) as error:
         if not ran_out_of_memory(error):
             raise

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.errors import BadInput, shown
+from regard.core.errors import BadInput, shown
 from regard.inference.classifier import Classifier
 from regard.inference.embed import Embedder
 from regard.inference.nearest import nearest_vectors
@@ -74,6 +74,15 @@ def rerank_by_classifier(
         scores = [float(logits_V[-1] - logits_V[:-1].sum()) for logits_V in logits]
         hits[query] = ordered_hits(of, scores)
     return hits
+
+
+def without_own_ids(hits: Hits) -> Hits:
+    """Hits without the document whose id is that of the query.
+
+    Scores of BEIR ignore it: where queries are documents of the corpus (ArguAna, Quora), each would
+    retrieve itself first.
+    """
+    return {query: [hit for hit in of if hit[0] != query] for query, of in hits.items()}
 
 
 def ordered_hits(names: Sequence[str], scores: Sequence[float]) -> list[Hit]:

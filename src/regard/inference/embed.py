@@ -1,21 +1,30 @@
 """The component "embed": one vector for each input, its pooled states."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import BatchLimits, Ids, TokenRow
-from regard.ground.errors import BadInput
-from regard.ground.pytree import move_tensor
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import ModelRow, RowComponent, TextOrPair, row_length
+from regard.core.batch import BatchLimits, Ids, TokenRow
+from regard.core.errors import BadInput, shown
+from regard.core.pytree import move_tensor
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.inference.component import TOKENS, TOKENS_ON_GPU, Result, Row, results_of
+from regard.inference.model_runner import ModelRunner
+from regard.inference.predictor import RowComponent
+from regard.inference.row_batches import (
+    ModelRow,
+    TextOrPair,
+    check_finite,
+    read_files,
+    row_batches,
+    row_length,
+)
+from regard.layers.attention import EncoderOutput
 from regard.models.row_pooling import ROW_POOLS, RowPooling
-from regard.parts.attention import EncoderOutput
 
 POOLS = (*ROW_POOLS, "pooled")
 
@@ -23,19 +32,32 @@ EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 EmbedRow = Row[EncoderInput, ModelRow]
 
 
-class Reader(Protocol):
-    """Interface of a model that an embedder needs."""
+@dataclass(frozen=True)
+class Prompt:
+    """A text that is put before every text; with a ``name``, it was asked for."""
 
-    @property
-    def model(self) -> Any: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def truncation(self) -> int | None: ...
-    @property
-    def position_limit(self) -> int | None: ...
-    def parse(self, line: str, where: str) -> object: ...
-    def token_count(self, given: Any, most: int) -> int: ...
+    text: str = ""
+    name: str | None = None
+
+    @classmethod
+    def of(cls, notes: Mapping[str, object], name: str | None) -> Self:
+        """The prompt of a name in the notes of a model; None: its default prompt, if any."""
+        prompts = cast(Mapping[str, str], notes.get("prompts", {}))
+        if name is None:
+            default = cast(str | None, notes.get("prompt"))
+            return cls() if default is None else cls(prompts[default])
+        if name not in prompts:
+            known = f"its prompts are {', '.join(prompts)}" if prompts else "it has no prompts"
+            raise BadInput(f"prompt_name: this model has no prompt {shown(name)}; {known}")
+        return cls(prompts[name], name)
+
+    def before(self, given: EncoderInput) -> EncoderInput:
+        """An input with the prompt; pairs and ids have none."""
+        if isinstance(given, str):
+            return self.text + given
+        if self.text and self.name is not None:
+            raise BadInput("prompt_name: a prompt is put before a text, not before a pair or ids")
+        return given
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +66,12 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
 
     "mean" and "max" read all states; "first" is the state of the summary token, even if it is last;
     "pooled" is the output of the pool that the model was trained with. ``read`` makes rows of
-    inputs, of which only ``inner`` tokens are pooled. With ``normalise``, vectors have length 1.
+    inputs with their ``prompt``, of which only ``inner`` tokens are pooled. With ``normalise``,
+    vectors have length 1.
     """
 
     name = "embed"
-    runner: Reader
+    runner: ModelRunner
     read: Callable[[Sequence[EncoderInput]], Sequence[ModelRow]]
     width: int
     pool: str = "mean"
@@ -56,16 +79,17 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
     summary: str | None = None  # "first" or "last" token of a row; None: no summary token
     inner: slice = field(default_factory=lambda: slice(None))
     longest: int | None = None  # tokens to which ``read`` cuts a text
+    prompt: Prompt = field(default_factory=lambda: Prompt())
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
             raise BadInput(f"pool is {', '.join(POOLS[:-1])} or {POOLS[-1]}, not {self.pool!r}")
-        if self.pool == "pooled" and self.model.pool is None:
+        if self.pool == "pooled" and self.module.pool is None:
             raise BadInput("pool 'pooled': this model has no pool; use mean, max or first")
 
     @property
-    def model(self) -> Any:
-        return self.runner.model
+    def module(self) -> Any:
+        return self.runner.module
 
     @property
     def batch_size(self) -> int:
@@ -84,10 +108,11 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         return cast(EncoderInput, self.runner.parse(line, where))
 
     def token_count(self, given: EncoderInput, most: int) -> int:
-        return self.runner.token_count(given, most)
+        return self.runner.token_count(self.prompt.before(given), most)
 
     def rows(self, inputs: Sequence[EncoderInput], keys: Sequence[int]) -> list[EmbedRow]:
-        read = zip(keys, inputs, self.read_files(self.read(inputs)), strict=True)
+        inputs = [*map(self.prompt.before, inputs)]
+        read = zip(keys, inputs, read_files(self.module, self.read(inputs)), strict=True)
         return [
             Row(key, given, row, row_length(row), cut=self._is_cut(given, row_length(row)))
             for key, given, row in read
@@ -98,30 +123,35 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
         is_text = isinstance(given, str) or (isinstance(given, tuple) and len(given) == 2)
         if most is None or length < most or not is_text:
             return False
-        return self.token_count(given, most) > most
+        return self.runner.token_count(given, most) > most
 
     def values(self, rows: Sequence[EmbedRow], tape: NullTape = NULL_TAPE) -> list[np.ndarray]:
         """Vectors in float32; zeros for a row without tokens."""
-        return _on_host(self._pooled_rows(rows, tape))
+        return self._on_host(self._pooled_rows(rows, tape))
 
     def run_batches(
         self, batches: list[list[EmbedRow]], tape: NullTape = NULL_TAPE
     ) -> Iterator[list[Result[np.ndarray]]]:
         vectors = [self._pooled_rows(rows, tape) for rows in batches]  # without waiting for a GPU
         for rows, vectors_ND in zip(batches, vectors, strict=True):
-            yield results_of(rows, _on_host(vectors_ND))
+            yield results_of(rows, self._on_host(vectors_ND))
 
     @torch.no_grad()
     def _pooled_rows(self, rows: Sequence[EmbedRow], tape: NullTape) -> Tensor:
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
         lengths = (len(range(row.cost)[self.inner]) for row in rows)
         numbers = [number for number, length in enumerate(lengths) if length]
-        for chosen, read in self.batches([rows[number].data for number in numbers], tape):
+        for chosen, read in row_batches(
+            self.module, [rows[number].data for number in numbers], self.limits, tape
+        ):
             record = tape.next_batch()
-            pooled_BD = self._pooled(self.model.encode(read, tape=record), record)
+            pooled_BD = self._pooled(self.module.encode(read, tape=record), record)
             places_B = torch.tensor([numbers[i] for i in chosen])
             vectors_ND[move_tensor(places_B, self.device)] = pooled_BD.float()
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
+
+    def _on_host(self, vectors_ND: Tensor) -> list[np.ndarray]:
+        return [*check_finite(self.module, vectors_ND.cpu()).numpy()]
 
     def vectors(self, inputs: Sequence[EncoderInput], tape: NullTape = NULL_TAPE) -> Tensor:
         """Vectors (inputs, width) in float32, on the device of the model."""
@@ -147,12 +177,5 @@ class Embedder(RowComponent[EncoderInput, ModelRow, np.ndarray]):
 
     def _pooled(self, encoded: EncoderOutput, tape: NullTape) -> Tensor:
         if self.pool not in ROW_POOLS:
-            return cast(Tensor, self.model.pooled(encoded, tape=tape))
+            return cast(Tensor, self.module.pooled(encoded, tape=tape))
         return RowPooling(self.pool, self.summary, self.inner)(encoded)
-
-
-def _on_host(vectors_ND: Tensor) -> list[np.ndarray]:
-    vectors = vectors_ND.cpu().numpy()
-    if not np.isfinite(vectors).all():
-        raise BadInput("the model is broken: its states are NaN or infinite")
-    return [*vectors]

@@ -1,7 +1,7 @@
 """Runners of trunks with heads: from inputs to rows, states, logits, vectors and results."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -11,27 +11,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import ImageRow, TokenRow
-from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.layout import Layout
-from regard.ground.reading import NO_TEXT, RowReading
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import Ids, ImageRow, TokenRow
+from regard.core.checks import check_whole, listed
+from regard.core.errors import BadInput, BadItem, shown
+from regard.core.layout import Layout
+from regard.core.reading import NO_TEXT, RowReading
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
-from regard.inference.batch_runner import ModelRow, TextOrPair, rows_of
-from regard.inference.embed import Embedder, EncoderInput
+from regard.inference.embed import Embedder, EncoderInput, Prompt
 from regard.inference.fill_mask import MaskFiller, mask_filler
 from regard.inference.inputs import InputLimits, token_ids
 from regard.inference.model_runner import ModelRunner
+from regard.inference.row_batches import ModelRow, TextOrPair, row_logits
 from regard.inference.score_text import WINDOW, StreamScorer, TextScorer
 from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of, word_parts
-from regard.models.folders.loaded_model import LoadedModel
+from regard.layers.linear.convert import in_precision
 from regard.models.label_heads import MLMHead
 from regard.models.patches import PatchEmbedding, Patches
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
-from regard.parts.linear.convert import in_precision
-from regard.text.labels import LabelSet
-from regard.text.segmentation import LabelledImage, Segmentation
+from regard.text.segmentation import (
+    LabelledImage,
+    LabelledRow,
+    LabelledRows,
+    Segmentation,
+    TokenLabels,
+)
+from regard.text.tokenizers.list import TrunkTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
 from regard.text.words import Span, check_text, one_or_two_texts, text_or_pair
 
@@ -46,23 +51,19 @@ READABLE = "neither a text, a pair of texts, words nor token ids"
 class EncoderModel(ModelRunner):
     """Runner of a trunk with heads. Without a tokenizer, it reads token ids only."""
 
-    model: TrunkWithHeadsModule
-    facts: TrunkWithHeads
-    tokenizer: RowTokenizer | None
-    labels: LabelSet | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 1_024
-    max_length: int | None = None
-    name: str = "this model"
 
-    @classmethod
-    def of(cls, loaded: LoadedModel) -> Self:
-        module, facts = (
-            cast(TrunkWithHeadsModule, loaded.module),
-            cast(TrunkWithHeads, loaded.facts),
-        )
-        text, name = cast(RowTokenizer | None, loaded.tokenizer), loaded.paper.name
-        return cls(module, facts, text, loaded.labels, loaded.notes, name=name)
+    @property
+    def module(self) -> TrunkWithHeadsModule:
+        return cast(TrunkWithHeadsModule, self.loaded.module)
+
+    @property
+    def facts(self) -> TrunkWithHeads:
+        return cast(TrunkWithHeads, self.loaded.facts)
+
+    @property
+    def tokenizer(self) -> TrunkTokenizer | None:
+        return cast(TrunkTokenizer | None, self.loaded.tokenizer)
 
     @property
     def text(self) -> RowTokenizer:
@@ -84,15 +85,17 @@ class EncoderModel(ModelRunner):
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
         if engine != "auto":
-            raise BadInput(f"engine {engine!r}: {self.name} does not generate text")
-        return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
+            raise BadInput(f"engine {engine!r}: {self.loaded.paper.name} does not generate text")
+        return self.with_module(in_precision(self.module, kind))
 
     def filler(self, top: int = 5) -> MaskFiller:
         """The component "fill", which fills masks with the ``top`` most probable words."""
         limits = self.batch_size, self.truncation
-        return mask_filler(self.facts)(self.model, self.text, None, *limits, top)
+        return mask_filler(self.facts)(self.module, self.text, None, *limits, top)
 
-    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+    def embedder(
+        self, pool: str | None = None, normalise: bool | None = None, prompt_name: str | None = None
+    ) -> Embedder:
         notes = self.notes.get("embedding") or {}
         longest = notes.get("longest") if isinstance(notes, dict) else ""
         if longest is not None and not isinstance(longest, int):
@@ -111,6 +114,7 @@ class EncoderModel(ModelRunner):
             self.summary,
             slice(None) if self.tokenizer is None else self.tokenizer.inner,
             longest,
+            Prompt.of(notes, prompt_name),
         )
 
     def embedded_rows(
@@ -125,7 +129,7 @@ class EncoderModel(ModelRunner):
                 text.lower() if isinstance(text, str) else (text[0].lower(), text[1].lower())
                 for text in texts
             ]
-        rows = iter(rows_of(self.text, texts, longest) if texts else [])
+        rows = iter(self.text.rows(texts, longest) if texts else [])
         return [
             next(rows) if _is_text(given) else self._row(given, False, number)
             for number, given in enumerate(inputs, start=1)
@@ -156,7 +160,7 @@ class EncoderModel(ModelRunner):
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW
         kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
-        return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride, top)
+        return kind(self, most, stride, top)
 
     def parse(self, line: str, where: str) -> object:
         return text_or_pair(line, where)
@@ -164,7 +168,9 @@ class EncoderModel(ModelRunner):
     def token_count(self, given: TextOrPair, most: int) -> int:
         return self.text.count(one_or_two_texts(given, 1), most)
 
-    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> Sequence[ModelRow]:
+    def read_rows(
+        self, inputs: Iterable[EncoderInput], *, masks: bool = False
+    ) -> Sequence[ModelRow]:
         """Texts as rows, truncated; token ids unchanged.
 
         With ``masks``, texts may contain the mask token. Rows the model cannot read are errors.
@@ -187,6 +193,15 @@ class EncoderModel(ModelRunner):
         joined = [[*chain(*marked)]] if _is_words(given) else marked
         places = places_of(self.tokenizer.row_of_marks(joined, self.truncation).tokens)
         return TextTokens.of(words.pieces(ids.tolist()), ids, parts, places[inner])
+
+    def label_ids(self, first: Ids, second: Ids | None = None) -> LabelledRows:
+        if second is not None:
+            raise BadInput("this model reads the ids of one row: give one list")
+        (row,) = cast(Sequence[TokenRow], self.read_rows([first]))
+        ids = np.asarray(row.tokens).tolist()
+        names = [*map(str, ids)] if self.tokenizer is None else self.text.words.pieces(ids)
+        labels = TokenLabels.of_tokens(names)
+        return {"trunk": LabelledRow(row, labels, labels)}
 
     def _parts(self, given: EncoderInput) -> list[TextPart]:
         """The texts of an input, or its words, with their tokens; none of token ids."""
@@ -211,7 +226,7 @@ class EncoderModel(ModelRunner):
     def logits(
         self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE, head: str | None = None
     ) -> list[Tensor]:
-        rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
+        rows = self.read_rows(inputs, masks=self.facts.head(MLMHead.name) is not None)
         heads = {
             kind.name: kind
             for kind in sorted(self.facts.output_heads, key=lambda kind: kind.logits_order or 0)
@@ -222,12 +237,13 @@ class EncoderModel(ModelRunner):
         if head is not None and head not in heads:
             raise BadInput(f"head must be one of {', '.join(heads)}, not {shown(head)}")
         with tape.batches() as run:
-            return self.logits_of(heads[head or next(iter(heads))], rows, run)
+            chosen = heads[head or next(iter(heads))]
+            return row_logits(self.module, chosen, rows, self.limits, run)
 
     @cached_property
     def input_limits(self) -> InputLimits:
         """Limits of the token ids that the model reads."""
-        return InputLimits.of(self.model.encoder)
+        return InputLimits.of(self.module.encoder)
 
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
         if isinstance(given, TokenRow):
@@ -236,7 +252,7 @@ class EncoderModel(ModelRunner):
         if isinstance(given, str) and masks:
             return self.text.row(self.text.masked(given), longest=self.truncation)
         if _is_text(given):
-            return rows_of(self.text, [given], self.truncation)[0]
+            return self.text.rows([given], self.truncation)[0]
         if _is_words(given):
             words = [check_text(word, number) for word in given]
             return self.text.template.row_of_words(self.text.pieces(words), self.truncation).row
@@ -299,32 +315,34 @@ class ImageModel(EncoderModel):
     def summary(self) -> str | None:
         return "first" if self.facts.trunk.embed.prefix_tokens else None
 
-    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+    def embedder(
+        self, pool: str | None = None, normalise: bool | None = None, prompt_name: str | None = None
+    ) -> Embedder:
         if pool == "first" and self.summary is None:
             raise BadInput("pool 'first': this model has no class token; mean and max read patches")
-        return super().embedder(pool, normalise)
+        return super().embedder(pool, normalise, prompt_name)
 
     @property
     def processor(self) -> ImageProcessor:
         """The image processor; without one, a ``NumbersOnly``."""
-        return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
+        return cast(ImageProcessor | None, self.loaded.tokenizer) or NumbersOnly()
 
     def listed(self, inputs: Iterable[object], of: str = "images") -> list[Any]:
         return listed(inputs, of, "image")
 
-    def read(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
+    def read_rows(self, inputs: Iterable[object], *, masks: bool = False) -> list[ImageRow]:
         return self.processor.rows(self.listed(inputs))
 
     def tokens(self, inputs: Iterable[object]) -> NoReturn:
         raise BadInput(NO_TEXT)
 
-    def label(self, image: object) -> LabelledImage:
-        (row,) = self.read([image])
+    def label_image(self, image: object) -> LabelledImage:
+        (row,) = self.read_rows([image])
         try:
             values_CHW = row.read()
         except BadItem as bad:  # its number says nothing of a single image
             raise BadInput(bad.reason) from None
-        embed = cast(PatchEmbedding, self.model.trunk.embed)
+        embed = cast(PatchEmbedding, self.module.trunk.embed)
         grid = embed.grid_of(torch.from_numpy(values_CHW[None]))
         pixels_HWC = self.processor.denormalised(values_CHW)
         names = cast(Patches, self.facts.trunk.embed).prefix_names
@@ -333,7 +351,7 @@ class ImageModel(EncoderModel):
     def embedded_rows(
         self, inputs: Sequence[object], longest: int | None, lower: bool
     ) -> list[ImageRow]:
-        return self.read(inputs)
+        return self.read_rows(inputs)
 
     def parse(self, line: str, where: str) -> Path:
         return Path(line)

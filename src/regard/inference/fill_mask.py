@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import Ids, PackedTokens, TokenRow
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, finite, in_order
+from regard.core.batch import Ids, PackedTokens, TokenRow
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, BadItem
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.inference.component import Result, Row
 from regard.inference.inputs import check_texts, verb_of
-from regard.inference.row_outputs import run_model
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import finite_logits, in_order, row_batches, run_batch
 from regard.models.label_heads import MLMHead
-from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.text.tokenizers.word_level import MASK, WordTokenizer
 from regard.text.vocabulary import END, SPECIAL_WORDS
 
@@ -48,7 +48,6 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
     record_keys = (("text",),)
     columns = ("filled", "words")
     head: ClassVar[str] = MLMHead.name
-    model: TrunkWithHeadsModule
     top: int = 5
 
     def __post_init__(self) -> None:
@@ -94,9 +93,10 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         self, rows: Sequence[Row[str, TokenRow]], tape: NullTape = NULL_TAPE
     ) -> list[FilledText]:
         masks = [self.masks(row.data.tokens) for row in rows]
+        shown = [self.shown(row.data) for row in rows]
         fills = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers], tape.next_batch()))
-            for numbers, batch in self.batches([self.shown(row.data) for row in rows], tape)
+            for numbers, batch in row_batches(self.module, shown, self.limits, tape)
         )
         return [self._filled(row.given, blanks) for row, blanks in zip(rows, fills, strict=True)]
 
@@ -122,8 +122,8 @@ class MaskFiller(Predictor[str, TokenRow, FilledText]):
         starts = batch.layout.offsets[: len(masks)].tolist()
         at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
         read = self.read_at(torch.from_numpy(at_N).to(self.device))
-        outputs = run_model(self.model, batch, positions={self.head: read}, tape=tape)
-        logits_NV = finite(outputs.by_head[self.head])
+        outputs = run_batch(self.module, batch, positions={self.head: read}, tape=tape)
+        logits_NV = finite_logits(self.module, outputs.by_head[self.head])
         probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)
         named = map(self._named, best_NW.tolist(), probable_NW.tolist())
@@ -183,6 +183,6 @@ def mask_filler(facts: TrunkWithHeads) -> type[MaskFiller]:
     """The class of mask filler for the heads of a model."""
     fillers = [FILLERS[name] for name in facts.head_names if name in FILLERS]
     if not fillers:
-        fault = "this encoder cannot fill masks: it has no masked-LM head"
+        fault = "this model cannot fill masks: it has no masked-LM head"
         raise BadInput(f"{fault}; use {verb_of(facts)}")
     return fillers[0]

@@ -13,14 +13,14 @@ from typing import cast
 import numpy as np
 import torch
 
-from regard.decoding import DecodingState
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation import DecodingState
+from regard.generation.step import SearchBatch, feed, select_rows
+from regard.generation.token_loop import TokenRows
 from regard.inference.decoder_model import Writer, WriterRow
 from regard.inference.generator import Generator
 from regard.inference.session_row import SessionRow, StepOutput, Ticket
 from regard.inference.slot_batch import SlotBatch
-from regard.search.step import SearchBatch, feed, select_rows
-from regard.search.token_loop import TokenRows
 
 __all__ = ["GenerationSession", "StepOutput", "Ticket"]
 
@@ -116,7 +116,7 @@ class GenerationSession:
 
     def _batch_key(self, row: SessionRow) -> object:
         """What rows of a batch have in common: the model, or that they are one row."""
-        return row.ticket if self.apart else row.generator.model
+        return row.ticket if self.apart else row.generator.module
 
 
 @dataclass(eq=False)

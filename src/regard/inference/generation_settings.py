@@ -1,19 +1,19 @@
 """Search settings of a model: generation_config.json, or the table [decode] of its recipe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, ParamSpec, TypedDict, TypeVar, cast
 
 from pydantic import Field, ValidationError, model_validator
 
-from regard.ground.checks import check_number, check_whole, is_whole
-from regard.ground.config import Config
-from regard.ground.errors import BadInput, shown
+from regard.core.checks import check_number, check_whole, is_whole
+from regard.core.config import Config
+from regard.core.errors import BadInput, shown
+from regard.generation.beam import Beam
+from regard.generation.beam_rules import STEEPEST, Stop
+from regard.generation.constraints import Constraints
+from regard.generation.sample import Sample
 from regard.models.folders.hf import GENERATION, GENERATION_KEYS
-from regard.search.beam import Beam
-from regard.search.beam_rules import STEEPEST, Stop
-from regard.search.constraints import Constraints
-from regard.search.sample import Sample
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -23,7 +23,6 @@ STOPS: dict[object, Stop] = {
     True: "transformers-early",
     "never": "transformers-never",
 }
-LONGEST = 20  # the default max_length of transformers
 LARGEST = 1e30  # the largest number that is accepted
 # Unsupported settings with their neutral values; of settings not listed, null is neutral.
 NEUTRAL: dict[str, object] = {
@@ -83,11 +82,12 @@ class GenerationSettings:
 
     ``length_penalty`` A divides log p by n^A, where n counts EOS but not BOS. ``min_length``, and
     with ``counts_prompt`` also ``longest``, include the tokens of the prompt (for a translation:
-    BOS).
+    BOS). ``longest`` None: the file sets no limit. (``generate`` then stops after 20 tokens, which
+    ends most texts in the middle; a model has a limit of its own here.)
     """
 
     search: Beam
-    longest: int
+    longest: int | None
     counts_prompt: bool
     shortest: int = 0
     min_length: int = 0
@@ -98,15 +98,11 @@ class GenerationSettings:
 
     @classmethod
     def of(
-        cls,
-        settings: Mapping[str, object],
-        ends: tuple[int, ...],
-        vocab: int,
-        new_tokens: int = LONGEST - 1,
+        cls, settings: Mapping[str, object], ends: tuple[int, ...], vocab: int
     ) -> "GenerationSettings":
         """Read generation settings of Hugging Face; unsupported ones are errors.
 
-        ``ends`` are the tokens that end a text; ``new_tokens`` is the default limit of new tokens.
+        ``ends`` are the tokens that end a text.
         """
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
@@ -120,7 +116,7 @@ class GenerationSettings:
             raise refused(
                 f"forced_eos_token_id is {shown(forced)}, and here {_end(ends)}; choose a search"
             )
-        longest, counts_prompt = _longest(settings, new_tokens)
+        longest, counts_prompt = _longest(settings)
         least_new = _whole(settings, "min_new_tokens", 0)
         min_length = _whole(settings, "min_length", 0)
         return cls(
@@ -142,20 +138,22 @@ class GenerationSettings:
             do_sample=_truth(settings, "do_sample"),
         )
 
-    def longest_after(self, prompt: int) -> int:
+    def longest_after(self, prompt: int, default: int) -> int:
         """The maximum number of tokens after a prompt of ``prompt`` tokens, at least 1."""
+        if self.longest is None:
+            return default
         return max(self.longest - prompt, 1) if self.counts_prompt else self.longest
 
     def shortest_after(self, prompt: int) -> int:
         """The number of the first token that may be EOS, after ``prompt`` tokens."""
         return max(self.shortest, self.min_length - prompt + 1, 0)
 
-    def limits(self, bos: int, ends: tuple[int, ...], most: int) -> Constraints:
-        """Constraints on at most ``most`` tokens after BOS."""
+    def limits(self, bos: int, ends: tuple[int, ...], longest: Sequence[int]) -> Constraints:
+        """Constraints on at most ``longest`` tokens after BOS, by sentence."""
         return Constraints(
             bos,
             ends[0],
-            min(self.longest_after(1), most),
+            longest,
             self.shortest_after(1),
             self.forbidden,
             must_end=self.must_end,
@@ -263,13 +261,13 @@ def _end(ends: tuple[int, ...]) -> str:
     return f"{only} ends a text"
 
 
-def _longest(settings: Mapping[str, object], new_tokens: int) -> tuple[int, bool]:
-    """The maximum number of tokens, and whether it counts the tokens of the prompt."""
+def _longest(settings: Mapping[str, object]) -> tuple[int | None, bool]:
+    """The maximum number of tokens, if any, and whether it counts the tokens of the prompt."""
     if settings.get("max_new_tokens") is not None:
         return _whole(settings, "max_new_tokens", least=1), False
     if settings.get("max_length") is not None:
         return _whole(settings, "max_length", least=2), True
-    return new_tokens, False
+    return None, False
 
 
 def _forbidden(words: object, vocab: int) -> tuple[int, ...]:

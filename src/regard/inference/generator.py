@@ -1,26 +1,35 @@
 """Generation: prompts in, continuations out, by any causal model with a next-token head."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self, cast
+from typing import cast
 
 import torch
 
-from regard import decoding
+from regard import generation
+from regard.core.batch import Ids
+from regard.core.checks import check_whole, listed
+from regard.core.errors import BadInput, BadItem
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.documents import field_text
 from regard.data.readers.fields import json_object
-from regard.decoding import EAGER, Engine, Prompts
-from regard.ground.batch import Ids
-from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.generation import Prompts
+from regard.generation.beam import Beam
+from regard.generation.constraints import Constraints
+from regard.generation.greedy import Greedy
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.sample import Sample
+from regard.generation.step import Search, SearchState
 from regard.inference.component import Row
 from regard.inference.decoder_model import (
+    NEW_TOKENS,
     DecoderModel,
+    End,
     Method,
     Request,
+    TextPieces,
     Writer,
     WriterData,
     WriterRow,
@@ -31,38 +40,20 @@ from regard.inference.encoder_model import EncoderModel
 from regard.inference.generation_settings import GenerationSettings, ends_of, refused, sampling_of
 from regard.inference.inputs import InputLimits, check_search, read_ids
 from regard.models.folders.folder import vocabulary_of
-from regard.models.folders.loaded_model import LoadedModel
-from regard.models.papers.grover import FieldTemplate
-from regard.search.beam import Beam
-from regard.search.constraints import Constraints
-from regard.search.greedy import Greedy
-from regard.search.hypothesis import Hypothesis
-from regard.search.sample import Sample
-from regard.search.step import Search, SearchState
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
+from regard.text.field_template import FieldTemplate
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.vocabulary import MISSING, Vocabulary
 
-NEW_TOKENS = 128  # the default maximum after a prompt
 TOP_K = 50  # the default of transformers, for generation settings with do_sample
-
-End = Literal["eos", "stop", "length", "positions"]
 
 
 @dataclass(frozen=True)
 class Generation(WrittenText):
     """A continuation of a prompt, as text.
 
-    ``ended``: at EOS ("eos"), before a stop string ("stop"), at the length limit ("length"), or at
-    the last position of the model ("positions"). The hypothesis has all generated tokens, also of a
-    stop string.
+    It may also end before a stop string (``ended`` "stop"), whose tokens the hypothesis has.
     """
-
-    ended: End
-
-    @property
-    def remarks(self) -> dict[str, str]:
-        return {"ended": self.ended}
 
 
 @dataclass(frozen=True)
@@ -100,17 +91,8 @@ class Generator(DecoderModel, EncoderModel):
 
     verb = "generate"
     batch_tokens = 16_384  # prompts and continuations
-    batch_size: int = 64
-    id_vocabulary: Vocabulary | None = None  # if there is no tokenizer
-    engine: Engine = EAGER
     ending: Ending = ENDING  # the default ending
     field: str | None = None  # of a record, which is written after the others
-
-    @classmethod
-    def of(cls, loaded: LoadedModel) -> Self:
-        engine = decoding.default_engine(loaded.module)
-        ids = vocabulary_of(loaded) if loaded.tokenizer is None else None
-        return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that will run; BadInput if none can.
@@ -120,17 +102,9 @@ class Generator(DecoderModel, EncoderModel):
         carries = self.facts.trunk.stack.carries_state
         return super().choice("fp32" if carries and precision == "auto" else precision, engine)
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
-        return self.text.words if self.id_vocabulary is None else self.id_vocabulary
-
-    @property
-    def generation_config(self) -> Mapping[str, object] | None:
-        return self.notes.get("generation")
-
-    @property
-    def decode_config(self) -> object:
-        return self.notes.get("decode")
+        return vocabulary_of(self.loaded) if self.tokenizer is None else self.text.words
 
     @cached_property
     def prompt(self) -> TaskPrompt | None:
@@ -163,9 +137,7 @@ class Generator(DecoderModel, EncoderModel):
     def generation_settings(self) -> GenerationSettings | None:
         if self.generation_config is None:
             return None
-        return GenerationSettings.of(
-            self.generation_config, self.ends, len(self.vocabulary), NEW_TOKENS
-        )
+        return GenerationSettings.of(self.generation_config, self.ends, len(self.vocabulary))
 
     @property
     def search(self) -> Search:
@@ -211,7 +183,7 @@ class Generator(DecoderModel, EncoderModel):
 
         If the model was trained with a task token, it follows each text.
         """
-        limits = InputLimits.of(self.model.decoder, self.max_length)
+        limits = InputLimits.of(self.module.decoder, self.max_length)
         rows = read_ids(listed(prompts, "prompts"), self._encode_all, limits, first=first)
         start = self._special("bos_token", lambda: self.vocabulary.bos)
         start = self.eos if start < 0 else start
@@ -223,7 +195,7 @@ class Generator(DecoderModel, EncoderModel):
         return [row or [start] for row in rows]
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
-        if self.id_vocabulary is None and self.prompt is None:
+        if self.tokenizer is not None and self.prompt is None:
             return self.text.encode_prompts(texts)
         rows = self.vocabulary.encode_all(texts)
         return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
@@ -276,8 +248,11 @@ class Generator(DecoderModel, EncoderModel):
         ending: Ending | None = None,
         *,
         number: int = 0,
-    ) -> Iterator[str]:
-        """The continuation of a prompt, piece by piece; sampling depends on its ``number``."""
+    ) -> TextPieces:
+        """The continuation of a prompt, piece by piece; sampling depends on its ``number``.
+
+        The generator returns why the text ended.
+        """
         if self.tokenizer is None:
             raise BadInput(f"{MISSING}, and text cannot be streamed: use generate()")
         search = self.search if search is None else check_search(search)
@@ -286,16 +261,23 @@ class Generator(DecoderModel, EncoderModel):
 
     def _pieces(
         self, rows: list[list[int]], search: Search, ending: Ending, number: int
-    ) -> Iterator[str]:
+    ) -> TextPieces:
         text = self.text_stream(rows[0], ending)
-        with search_errors_as_bad_input(search, rows):
+        with search_errors_as_bad_input(search, rows, self.module):
             state, limits, stops = self.begin(rows, ending)
-            for step in search.stream(state, limits, [number], prompts=rows, stop_test=stops):
+            steps = search.stream(state, limits, [number], prompts=rows, stop_test=stops)
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    ((hypothesis, *_),) = end.value
+                    break
                 if step.rows != [0]:
                     raise BadInput("stream yields one text: set the number of samples to 1")
                 if step.tokens[0] not in self.ends:
                     yield from filter(None, [text.add(*step.tokens)])
         yield from filter(None, [text.end()])
+        return self.as_text(rows[0], hypothesis, ending).ended
 
     def text_stream(self, prompt: list[int], ending: Ending) -> TextStream:
         """Streamed text after a prompt."""
@@ -307,7 +289,7 @@ class Generator(DecoderModel, EncoderModel):
     def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Generation]]:
         ending, prompts = self.ending, [row.data.ids[0] for row in rows]
         search = search.with_decode(None if self.tokenizer is None else self.stops_of(ending).text)
-        with search_errors_as_bad_input(search, prompts):
+        with search_errors_as_bad_input(search, prompts, self.module):
             state, limits, stops = self.begin(prompts, ending)
             keys = [row.key for row in rows]
             nbests = search(state, limits, None, keys, prompts=prompts, stop_test=stops)
@@ -323,11 +305,11 @@ class Generator(DecoderModel, EncoderModel):
         texts = zip(rows, hypotheses, strict=True)
         whole = [[*row.data.ids[0], *best.tokens][: self.position_limit] for row, best in texts]
         for _, batch in self.batches(whole, tape):
-            self.model(batch, tape=tape.next_batch())
+            self.module(batch, tape=tape.next_batch())
 
     @property
     def joins(self) -> bool:
-        return self.model.decoder.new_cache(1, 1).joins
+        return self.module.decoder.new_cache(1, 1).joins
 
     def begin(
         self, rows: list[list[int]], ending: Ending
@@ -337,7 +319,9 @@ class Generator(DecoderModel, EncoderModel):
         lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
         capacity = max(len(row) + longest for row, longest in lengths)
         prompts = Prompts.of(rows, self.device)
-        state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
+        state = generation.open_state(
+            self.module, prompts=prompts, capacity=capacity, engine=self.engine
+        )
         return state, limits, stops
 
     def rules(
@@ -374,7 +358,7 @@ class Generator(DecoderModel, EncoderModel):
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
         """Maximum number of tokens after a prompt, and its reason: "length" or "positions"."""
         settings = self.supported_settings
-        longest = NEW_TOKENS if settings is None else settings.longest_after(len(row))
+        longest = settings.longest_after(len(row), NEW_TOKENS) if settings else NEW_TOKENS
         if ending.max_new_tokens is not None:
             longest = ending.max_new_tokens
         left = (self.position_limit or sys.maxsize) - len(row) + 1

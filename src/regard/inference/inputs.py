@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import ImageRow, TokenRow
-from regard.ground.checks import is_whole, listed
-from regard.ground.errors import BadInput, BadItem, shown
+from regard.core.batch import ImageRow, TokenRow
+from regard.core.checks import is_whole, listed
+from regard.core.errors import BadInput, BadItem, shown
+from regard.generation.step import Search
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.trunk import StackModule
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.search.step import Search
 from regard.text.words import check_text
 
 # Messages of out-of-memory errors without a type of their own: host, C++, CUDA, its libraries.
@@ -26,10 +27,10 @@ VERBS |= {"mlm": "fill", "context": "fill", "next_token": "generate"}
 
 
 def verb_of(facts: ModelFacts) -> str:
-    """The command for a model: the verb of its first head, ``embed`` if none has one."""
+    """What to call for a model: the verb of its first head, ``embed`` if none has one."""
     verbs = (VERBS[name] for name in facts.head_names if name in VERBS)
     verb = next(verbs, "embed") if facts.sides == TrunkWithHeads.sides else "translate"
-    return f"regard {verb}"
+    return f"regard {verb} (in Python, {verb}())"
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,14 @@ def read_ids(
         limits.check(ids, number, marks)
         rows.append(ids)
     return rows
+
+
+def title_of(text: object) -> str:
+    """Title of a view: the texts, or the name of an image file."""
+    if isinstance(text, Path):
+        return text.name
+    texts = text if isinstance(text, tuple) else (text,)
+    return " ".join(one if isinstance(one, str) else "image" for one in texts)
 
 
 def check_search(search: object) -> Search:

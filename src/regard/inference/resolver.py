@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.batch import BatchLimits, pack_texts
+from regard.core.errors import BadInput, BadItem, shown
+from regard.core.tape import NULL_TAPE, NullTape, Tape, ValueTape
 from regard.data.readers.coreference_documents import document_of, sentence_spans
 from regard.data.readers.examples import CoreferenceExample, Mention
 from regard.data.readers.fields import json_object
 from regard.data.rows.coreference_rows import DocumentRows, document_rows
-from regard.ground.batch import BatchLimits, pack_texts
-from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.tape import NULL_TAPE, NullTape, Tape, ValueTape
-from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Row
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import finite_logits
 from regard.models.coreference_head import ROW, CoreferenceHead
 from regard.objectives.antecedent_ranking import pack_spans, span_table
 from regard.text.words import Span, Spans, check_text, clitic_spans, joined_spans, spaced_spans
@@ -156,7 +157,7 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
     @cached_property
     def head(self) -> CoreferenceHead:
         """The facts of the coreference head."""
-        return self.model.heads[CoreferenceHead.name].head
+        return self.module.heads[CoreferenceHead.name].head
 
     def rows(self, inputs: Sequence[DocumentInput], keys: Sequence[int]) -> list[ResolverRow]:
         texts = [self._read(given, number) for number, given in enumerate(inputs, start=1)]
@@ -201,9 +202,12 @@ class Resolver(Predictor[DocumentInput, ResolverRows, ResolvedText]):
         run = ValueTape(HEAD_WEIGHTS, tape.next_batch())
         with torch.no_grad():
             positions = {CoreferenceHead.name: spans_NC.to(self.device)}
-            outputs = self.model(inputs.to(self.device), positions=positions, tape=run).by_head
+            outputs = self.module(inputs.to(self.device), positions=positions, tape=run).by_head
         kept_N, at_NA, scores_N = (outputs[name].cpu() for name in CoreferenceHead.more_outputs)
-        logits_NA, scores_N = outputs[CoreferenceHead.name].double().cpu(), finite(scores_N)
+        logits_NA, scores_N = (
+            outputs[CoreferenceHead.name].double().cpu(),
+            finite_logits(self.module, scores_N),
+        )
         best_N = logits_NA.argmax(1)
         antecedents_N = torch.where(
             best_N > 0, at_NA.gather(1, (best_N - 1).clamp(min=0)[:, None])[:, 0], -1

@@ -15,18 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, BadItem, shown
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.fields import field_of, json_object, typed
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Result, Row
+from regard.inference.predictor import Predictor
 from regard.inference.tagger import decode_sequences, text_and_spans
+from regard.layers.crf import best_labels
 from regard.metrics.entities import OUTSIDE, LabelledSpan
 from regard.metrics.entities import spans as spans_of
 from regard.metrics.roles import VERB
 from regard.models.label_heads import TokenLabelHead
-from regard.parts.crf import best_labels
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -129,6 +129,7 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
     empty_record: ClassVar = {"tokens": None, "predicates": None}
     record_keys = (("text",), ("tokens",), ("text", "predicates"), ("tokens", "predicates"))
     columns = ("frames",)
+    words_key = "tokens"
     labels: LabelSet
     max_length: int = 512
     mark: str = MARKS[0]
@@ -223,7 +224,7 @@ class RoleLabeller(Predictor[RoleInput, RoleRows, SentenceFrames]):
     def _logits(self, windows: Sequence[WordRow], tape: NullTape) -> list[Tensor]:
         """Logits (tokens, labels) of each row; there may be no rows."""
         rows = [window.row for window in windows]
-        return self.logits_of(TokenLabelHead, rows, tape, finite) if rows else []
+        return self.head_logits(TokenLabelHead, rows, tape) if rows else []
 
     def _with_verb(self, logits_NV: Tensor, at: int) -> Tensor:
         """Logits with which B-V is the tag of word ``at``, and of no other."""

@@ -18,20 +18,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.batch import BatchLimits, Ids, PackedTokens, TokenRow
+from regard.core.errors import BadInput, BadItem
+from regard.core.pytree import map_tensors, tensors_in
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.fields import field_of, filled
-from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.pytree import map_tensors, tensors_in
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import BatchRunner, in_order
 from regard.inference.component import Component, Data, Result, Row
 from regard.inference.inputs import InputLimits, token_ids, verb_of
+from regard.inference.model_runner import ModelRunner
+from regard.inference.row_batches import check_finite, in_order, row_batches
+from regard.layers.attention import EncoderOutput
+from regard.layers.kernels.bucketed import fewest_tokens
 from regard.models.heads import NextTokenHead
 from regard.models.label_heads import MLMHead
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
-from regard.parts.attention import EncoderOutput
-from regard.parts.kernels.bucketed import fewest_tokens
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.list import TrunkTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer, require_tokenizer
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.vocabulary import Vocabulary, token_count
@@ -93,7 +95,7 @@ def bits_per_byte(logprob: float, bytes: float) -> float | None:
     return -logprob / log(2) / bytes if bytes else None
 
 
-class Scorer(BatchRunner, Component[Scored, Data, TextScore]):
+class Scorer(Component[Scored, Data, TextScore]):
     """Base class of the component "score": log-probabilities of texts or translations."""
 
     name = "score"
@@ -190,10 +192,7 @@ class TextScorer(Scorer[Content]):
     """
 
     reads_whole = True
-    model: TrunkWithHeadsModule
-    facts: TrunkWithHeads
-    tokenizer: RowTokenizer | None
-    batch_size: int = 256
+    runner: ModelRunner
     window_size: int = WINDOW
     stride: int | None = None
     top: int = 0
@@ -202,6 +201,25 @@ class TextScorer(Scorer[Content]):
         if not self.head:
             fault = "is neither a causal nor a masked language model: it cannot score texts"
             raise BadInput(f"this model {fault}; use {verb_of(self.facts)}")
+
+    @property
+    def module(self) -> TrunkWithHeadsModule:
+        """The module that reads rows."""
+        return cast(TrunkWithHeadsModule, self.runner.module)
+
+    @property
+    def facts(self) -> TrunkWithHeads:
+        """The facts of the model."""
+        return cast(TrunkWithHeads, self.runner.facts)
+
+    @property
+    def tokenizer(self) -> TrunkTokenizer | None:
+        """The tokenizer, if any."""
+        return cast(TrunkTokenizer | None, self.runner.tokenizer)
+
+    @property
+    def batch_size(self) -> int:
+        return self.runner.batch_size
 
     @property
     def head(self) -> str:
@@ -301,7 +319,7 @@ class TextScorer(Scorer[Content]):
                 raise BadItem(number, "has no tokens")
             return Content(ids, self.text.row, len(text.encode()), (text,))
         ids = token_ids(given, number).tolist()
-        known = self.model.encoder.embed.token.num_embeddings
+        known = self.module.encoder.embed.token.num_embeddings
         InputLimits(known).check(ids, number)
         return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
 
@@ -361,13 +379,19 @@ class TextScorer(Scorer[Content]):
         def of_batch(
             chosen: list[int], batch: PackedTokens, tape: NullTape
         ) -> Sequence[TokenScores]:
-            encoded = self.model.encode(batch, tape=tape)
+            encoded = self.module.encode(batch, tape=tape)
             return self.of_encoded(encoded, batch, [rows[i] for i in chosen], tape)
 
-        batches = self.batches([scored.row for scored in rows], tape)
         return in_order(
-            (chosen, of_batch(chosen, batch, tape.next_batch())) for chosen, batch in batches
+            (chosen, of_batch(chosen, batch, tape.next_batch()))
+            for chosen, batch in self._batches(rows, tape)
         )
+
+    def _batches(
+        self, rows: Sequence[ScoredRow], tape: NullTape
+    ) -> Iterator[tuple[list[int], PackedTokens]]:
+        """Batches of rows, with their indices."""
+        return row_batches(self.module, [scored.row for scored in rows], self.limits, tape)
 
     def of_encoded(
         self,
@@ -383,13 +407,13 @@ class TextScorer(Scorer[Content]):
         starts = batch.layout.offsets.tolist()
         at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
         targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
-        states_ND = encoded.states_TD[torch.from_numpy(at_N).to(self.device)]
+        device = self.runner.device
+        states_ND = encoded.states_TD[torch.from_numpy(at_N).to(device)]
         sizes = self._product_sizes([len(row.at) for row in rows], tape)
-        chunks = zip(states_ND.split(sizes), targets_N.to(self.device).split(sizes), strict=True)
+        chunks = zip(states_ND.split(sizes), targets_N.to(device).split(sizes), strict=True)
         parts = zip(*(self._of_states(*chunk, tape) for chunk in chunks), strict=True)
         scores = TokenScores(*(torch.cat(part).cpu() for part in parts))
-        if not scores.logprobs_N.isfinite().all():
-            raise BadInput("the model is broken: its probabilities are NaN or infinite")
+        check_finite(self.module, scores.logprobs_N, "probabilities")
         return scores.split([len(row.at) for row in rows])
 
     def _product_sizes(self, counts: Sequence[int], tape: NullTape) -> list[int]:
@@ -399,7 +423,7 @@ class TextScorer(Scorer[Content]):
         """
         if tape.live:
             return [sum(counts)]
-        fewest = fewest_tokens(self.device) if self.head == NextTokenHead.name else 0
+        fewest = fewest_tokens(self.runner.device) if self.head == NextTokenHead.name else 0
         sizes, room = list[int](), 0
         for count in counts:
             if fewest <= count <= room:
@@ -411,7 +435,7 @@ class TextScorer(Scorer[Content]):
         return sizes
 
     def _of_states(self, states_ND: Tensor, targets_N: Tensor, tape: NullTape) -> TokenScores:
-        logits_NV = tape(f"heads.{self.head}.logits", self.model.heads[self.head](states_ND))
+        logits_NV = tape(f"heads.{self.head}.logits", self.module.heads[self.head](states_ND))
         logp_NV = torch.log_softmax(logits_NV.float(), dim=-1)
         logprobs_N = logp_NV.gather(1, targets_N[:, None].long())[:, 0]
         named = logp_NV.shape[1] if self.tokenizer is None else len(self.tokenizer.words)
@@ -469,11 +493,13 @@ class StreamScorer(TextScorer):
         states: dict[int, object] = {}
         while live := {number: row for number, rows in parts.items() if (row := next(rows, None))}:
             numbers, rows = list(live), list(live.values())
-            for chosen, batch in self.batches([row.row for row in rows], tape):
+            for chosen, batch in row_batches(
+                self.module, [row.row for row in rows], self.limits, tape
+            ):
                 own, record = [numbers[i] for i in chosen], tape.next_batch()
-                new = self.model.trunk.new_state(1)
+                new = self.module.trunk.new_state(1)
                 state = _join([states.get(number, new) for number in own])
-                encoded = self.model.encode(batch, state=state, tape=record)
+                encoded = self.module.encode(batch, state=state, tape=record)
                 scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen], record)
                 states |= zip(own, _split(encoded.state, len(own)), strict=True)
                 yield from zip(own, [rows[i] for i in chosen], scores, strict=True)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from regard.decoding import EAGER
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation import EAGER
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.token_loop import TokenSearch
 from regard.inference.component import Result
 from regard.inference.decoder_model import Writer, WriterRow, Written
 from regard.inference.generator import Generator
-from regard.search.hypothesis import Hypothesis
-from regard.search.token_loop import TokenSearch
+from regard.inference.row_batches import broken
 from regard.text.continuation import TextStream
 
 Ticket = Hashable
@@ -78,4 +79,4 @@ class SessionRow:
 
     def failure(self, error: FloatingPointError) -> StepOutput:
         """Output of a row whose log-probabilities are not numbers."""
-        return StepOutput(self.ticket, error=BadInput(f"the model is broken: {error}"))
+        return StepOutput(self.ticket, error=broken(str(error), self.generator.module))

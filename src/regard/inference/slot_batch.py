@@ -14,15 +14,15 @@ from typing import cast
 import numpy as np
 import torch
 
-from regard.decoding.slots import SlotDecoder, SlotRow, slot_capacity
-from regard.ground.errors import BadInput
-from regard.ground.pytree import move_tensor
+from regard.core.errors import BadInput
+from regard.core.pytree import move_tensor
+from regard.generation.device_rules import AsyncCopy
+from regard.generation.hypothesis import Hypothesis, by_sentence
+from regard.generation.slot_tokens import LEVELS, SlotSettings, SlotTokens
+from regard.generation.slots import SlotDecoder, SlotRow, slot_capacity
+from regard.generation.step import StopTest
 from regard.inference.generator import Generator
 from regard.inference.session_row import SessionRow, StepOutput, Ticket
-from regard.search.device_rules import AsyncCopy
-from regard.search.hypothesis import Hypothesis, by_sentence
-from regard.search.slot_tokens import LEVELS, SlotSettings, SlotTokens
-from regard.search.step import StopTest
 
 STEPS_AHEAD = 1  # that are launched before the tokens of a step are read
 
@@ -86,7 +86,7 @@ class SlotBatch:
     """Rows of a generator in ``slots`` of ``capacity`` tokens."""
 
     def __init__(self, generator: Generator, slots: int, capacity: int):
-        self.model, self.slots, self.capacity = generator.model, slots, capacity
+        self.model, self.slots, self.capacity = generator.module, slots, capacity
         self.device = generator.device
         self.selector = SlotTokens(slots + 1, capacity + 1, self.device)
         sizes = slots, capacity, len(LEVELS)
@@ -99,7 +99,7 @@ class SlotBatch:
     @classmethod
     def warmed(cls, generator: Generator, slots: int) -> "SlotBatch | None":
         """A batch whose graphs have been captured; None if the model has none."""
-        capacity = slot_capacity(generator.model, generator.engine, slots, generator.device)
+        capacity = slot_capacity(generator.module, generator.engine, slots, generator.device)
         if not (capacity and generator.joins):
             return None
         batch = cls(generator, slots, capacity)
@@ -135,7 +135,7 @@ class SlotBatch:
     def _member(self, row: SessionRow) -> SlotMember | None:
         """The row, if the slots have its model and its rules do not need the host."""
         generator, prompt = cast(Generator, row.writer.model), row.prompt
-        if generator.model is not self.model:
+        if generator.module is not self.model:
             return None
         try:
             limits, stops = generator.rules([prompt], generator.ending)

@@ -1,6 +1,6 @@
 """Tags (or numbers) of words, and the entities that tags mark, with a model that labels tokens."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -11,16 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.batches.packing import inference_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, T, finite, in_order
+from regard.data.readers.fields import filled, typed
 from regard.inference.component import Result, Row
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import T, in_order
+from regard.layers.crf import best_sequences
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
 from regard.models.label_heads import TokenLabelHead, TransitionHead
-from regard.parts.crf import best_sequences
 from regard.text.labels import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -29,6 +31,7 @@ from regard.text.words import (
     Span,
     Spans,
     check_text,
+    joined,
     joined_spans,
     spaced_spans,
     word_spans,
@@ -114,6 +117,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
     name = "tag"
     empty_record: ClassVar = {"words": None}
     record_keys = (("text",),)
+    words_key = "text"
     labels: LabelSet
     max_length: int = 512
     find_words: Spans = field(default=word_spans)
@@ -165,10 +169,10 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     def _best(self, logits: Sequence[Tensor]) -> Iterable[tuple[list[int], list[float]]]:
         """The best tags of each sentence, one by one or, with a CRF, as a sequence."""
-        if TransitionHead.name not in self.model.heads:
+        if TransitionHead.name not in self.module.heads:
             best = (torch.softmax(logits_NV, dim=-1).max(dim=-1) for logits_NV in logits)
             return [(tags.indices.tolist(), tags.values.tolist()) for tags in best]
-        table = self.model.heads[TransitionHead.name].table.detach().cpu().double()
+        table = self.module.heads[TransitionHead.name].table.detach().cpu().double()
         return decode_sequences(logits, partial(best_sequences, table=table), self.limits)
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
@@ -183,9 +187,7 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
         tape: NullTape = NULL_TAPE,
     ) -> list[Tensor]:
         """Logits (words, labels) for each sentence, from its windows and its number of words."""
-        of_windows = self.logits_of(
-            TokenLabelHead, [window.row for _, window in windows], tape, finite
-        )
+        of_windows = self.head_logits(TokenLabelHead, [window.row for _, window in windows], tape)
         size = len(self.labels)
         logits = [torch.full((count, size), nan, dtype=torch.float64) for count in words]
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
@@ -194,6 +196,18 @@ class Tagger(Predictor[Sentence, TaggerRows, TaggedText]):
 
     def parse(self, line: str, where: str) -> str:
         return line
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> Sentence:
+        words = record.get(self.words_key)
+        if not isinstance(words, list):
+            return super().parse_record(record, where)
+        return tuple(filled(typed(word, str, "a word", where), where) for word in words)
+
+    def row_texts(self, given: Sentence) -> Sequence[tuple[str, ...]]:
+        return [(joined(given),)]
+
+    def word_labels(self, result: Result[TaggedText]) -> Sequence[str] | None:
+        return None if self.prints_entities else [word.label for word in result.value.words]
 
     def line(self, value: TaggedText) -> str:
         if self.prints_entities:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import Ids
+from regard.core.batch import Ids
 from regard.text.segmentation import Segmentation, units
 from regard.text.words import Span
 

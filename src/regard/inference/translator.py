@@ -6,33 +6,39 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import isnan
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard import decoding
+from regard import generation
+from regard.core.batch import Batch, Ids, SourceTarget, TokenRow, as_row, pack
+from regard.core.cancellation import check_wanted
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.batches.packing import inference_batches
 from regard.data.readers.fields import field_of, filled
-from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, Ids, SourceTarget, as_row, pack
-from regard.ground.cancellation import check_wanted
-from regard.ground.errors import BadInput, shown
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import RECORDED, ModelRow, in_order
-from regard.inference.component import Result, Row
+from regard.generation.beam import Beam
+from regard.generation.constraints import Constraints
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.step import Ensemble, Search, SearchState
+from regard.inference.component import RECORDED, Result, Row
 from regard.inference.decoder_model import (
     EMPTY,
+    NEW_TOKENS,
     DecoderModel,
+    End,
     Method,
     Request,
+    Writer,
     WriterData,
     WriterRow,
     WrittenText,
     search_errors_as_bad_input,
 )
-from regard.inference.embed import Embedder, EncoderInput
+from regard.inference.embed import Embedder, EncoderInput, Prompt
 from regard.inference.generation_settings import GenerationSettings, ends_of, refused
 from regard.inference.inputs import (
     InputLimits,
@@ -42,23 +48,20 @@ from regard.inference.inputs import (
     listed,
     read_ids,
 )
+from regard.inference.row_batches import ModelRow, broken, in_order
 from regard.inference.score_text import Scored, Scorer, TextScore
 from regard.inference.text_tokens import TextPart, TextTokens, marks, places_of
-from regard.models.encoder_decoder import ModelModule
+from regard.layers.linear.convert import products_in_use
+from regard.models.encoder_decoder import EncoderDecoderModule, ModelModule
 from regard.models.folders.folder import vocabularies
-from regard.models.folders.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
-from regard.parts.linear.convert import products_in_use
-from regard.search.beam import Beam
-from regard.search.constraints import Constraints
-from regard.search.hypothesis import Hypothesis
-from regard.search.step import Ensemble, Search, SearchState
+from regard.text.segmentation import LabelledRow, LabelledRows, TokenLabels
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import Vocabulary, token_count
 
 IdsRow = Row[Scored, tuple[list[int], list[int]]]
-GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
+GROWTH, MARGIN = 2, 10  # the default: a translation has at most 2n + 10 tokens
 
 
 class Translation(WrittenText):
@@ -70,78 +73,67 @@ class Translator(DecoderModel):
     """Runner of an encoder-decoder with its vocabularies.
 
     ``others`` form an ensemble with it: each reads the source in its own vocabulary, and all share
-    the target vocabulary.
+    the target vocabulary. A text has at most ``max_new_tokens`` tokens after its prefix; None: by
+    the generation settings of the model. If these set no limit, or there are none, a source of n
+    tokens has at most 2n + 10, and with generation settings at least 128.
     """
 
     verb, output = "translate", "translation"
     batch_tokens = 4_096  # of the source
-    model: Any  # an EncoderDecoderModule
-    tokenizer: TranslationTokenizer
-    batch_size: int = 64
     others: tuple["Translator", ...] = ()
-    generation_config: Mapping[str, object] | None = None
-    decode_config: object = None
-    prompt_config: object = None
-    engine: Engine = EAGER
-    max_length: int | None = None
-    name: str = "this model"
-    width: int = 0  # the size of the states of the encoder, for ``embedder``
+    max_new_tokens: int | None = None
 
-    @classmethod
-    def of(cls, loaded: LoadedModel) -> Self:
-        return cls(
-            loaded.module,
-            vocabularies(loaded),
-            generation_config=loaded.notes.get("generation"),
-            decode_config=loaded.notes.get("decode"),
-            prompt_config=loaded.notes.get("prompt"),
-            engine=decoding.default_engine(loaded.module),
-            name=loaded.paper.name,
-            width=loaded.facts.encoder.width,
-        )
+    @property
+    def module(self) -> EncoderDecoderModule:
+        return cast(EncoderDecoderModule, self.loaded.module)
+
+    @cached_property
+    def vocabularies(self) -> TranslationTokenizer:
+        """The vocabularies of both sides; without tokenizer files, vocabularies of ids."""
+        return vocabularies(self.loaded)
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
-            if other.tokenizer.target.fingerprint != self.tokenizer.target.fingerprint:
+            if other.vocabularies.target.fingerprint != self.vocabularies.target.fingerprint:
                 fault = "has another target vocabulary than model 1"
                 raise BadInput(f"model {number} of the ensemble {fault}")
 
     @property
     def objective(self) -> Seq2Seq:
         """The training objective, which sets the special tokens of sentences."""
-        return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
+        return Seq2Seq(self.vocabularies.target.bos, self.vocabularies.target.eos)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return self.tokenizer.target
+        return self.vocabularies.target
 
     @property
     def position_limit(self) -> int | None:
-        return self.model.source.embed.position_limit
+        return self.module.source.embed.position_limit
 
     @cached_property
     def prompt(self) -> TaskPrompt | None:
         """The prompt with the prefix of training, or None."""
-        if self.prompt_config is None:
+        if (noted := self.notes.get("prompt")) is None:
             return None
-        return PromptConfig.as_trained(self.prompt_config).prefixed(self.tokenizer.source)
+        return PromptConfig.as_trained(noted).prefixed(self.vocabularies.source)
 
     @property
     def models(self) -> list[ModelModule]:
-        return [member.model for member in (self, *self.others)]
+        return [member.module for member in (self, *self.others)]
 
     @cached_property
     def generation_settings(self) -> GenerationSettings | None:
         if self.generation_config is None:
             return None
         return GenerationSettings.of(
-            self.generation_config, self.ends, self.model.head.out_features
+            self.generation_config, self.ends, self.module.head.out_features
         )
 
     @property
     def ends(self) -> tuple[int, ...]:
         """The tokens that end a translation."""
-        eos, vocab = self.vocabulary.eos, self.model.head.out_features
+        eos, vocab = self.vocabulary.eos, self.module.head.out_features
         return ends_of(self.generation_config, vocab, eos)
 
     @property
@@ -157,7 +149,7 @@ class Translator(DecoderModel):
         return self.generation_settings.search
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        if products_in_use(self.model) is None:
+        if products_in_use(self.module) is None:
             kind, engine = self.choice(kind, engine)
         others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(super().with_precision(kind, engine), others=others)
@@ -167,6 +159,7 @@ class Translator(DecoderModel):
         texts: Iterable[str | Ids],
         search: Search | None = None,
         prefixes: Iterable[str] | None = None,
+        max_new_tokens: int | None = None,
         *,
         first: int = 0,
         tape: NullTape = NULL_TAPE,
@@ -181,14 +174,24 @@ class Translator(DecoderModel):
         if len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
         requests = map(Request, texts, starts)
-        written = self.writer(Method(search)).predict(requests, first=first, tape=tape)
+        writer = self.writer(Method(search), max_new_tokens=max_new_tokens)
+        written = writer.predict(requests, first=first, tape=tape)
         return [cast(list[Translation], result.texts) for result in written]
+
+    def writer(
+        self, method: Method | None = None, best: int = 1, max_new_tokens: int | None = None
+    ) -> Writer:
+        writer = super().writer(method, best)
+        if max_new_tokens is None:
+            return writer
+        limit = check_whole("max_new_tokens", max_new_tokens, 1)
+        return replace(writer, model=replace(self, max_new_tokens=limit))
 
     def rows(self, requests: Sequence[Request], keys: Sequence[int]) -> list[WriterRow]:
         texts = [request.text for request in requests]
-        sources = zip(*(member.read(texts) for member in (self, *self.others)), strict=True)
+        sources = zip(*(member.read_rows(texts) for member in (self, *self.others)), strict=True)
         starts = [request.prefix for request in requests if request.prefix is not None]
-        prefixes = iter(self.tokenizer.target.encode_all(starts) if starts else [])
+        prefixes = iter(self.vocabularies.target.encode_all(starts) if starts else [])
         rows = []
         for key, request, ids in zip(keys, requests, sources, strict=True):
             data = WriterData([*ids], None if request.prefix is None else next(prefixes))
@@ -200,37 +203,45 @@ class Translator(DecoderModel):
     def default_target(self, text: str) -> str:
         return self.translate([text])[0][0].text
 
-    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
-        return Embedder(self, self._embedded_rows, self.width, pool or "mean", bool(normalise))
+    def embedder(
+        self, pool: str | None = None, normalise: bool | None = None, prompt_name: str | None = None
+    ) -> Embedder:
+        Prompt.of({}, prompt_name)  # it has none
+        return Embedder(
+            self, self._embedded_rows, self.facts.encoder.width, pool or "mean", bool(normalise)
+        )
 
     def _embedded_rows(self, inputs: Sequence[EncoderInput]) -> list[ModelRow]:
-        return [as_row(ids) for ids in self.read(cast(Sequence[str | Ids], inputs))]
+        return [as_row(ids) for ids in self.read_rows(cast(Sequence[str | Ids], inputs))]
 
     def token_count(self, given: str, most: int) -> int:
         added = 0 if self.prompt is None else self.prompt.added
-        return token_count([given], self.tokenizer.source, 1 + added, most)
+        return token_count([given], self.vocabularies.source, 1 + added, most)
 
-    def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
+    def read_rows(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         inputs = listed(inputs)
         if self.others and not all(isinstance(given, str) for given in inputs):
             raise BadInput(
                 "an ensemble reads texts, not token ids: its models may have different vocabularies"
             )
-        limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
+        limits, end = (
+            InputLimits.of(self.module.source, self.max_length),
+            self.vocabularies.target.eos,
+        )
         return read_ids(inputs, self._encode_all, limits, end=end, first=first)
 
     def _encode_all(self, texts: list[str]) -> list[list[int]]:
-        return [*map(self._prompted, self.tokenizer.source.encode_all(texts))]
+        return [*map(self._prompted, self.vocabularies.source.encode_all(texts))]
 
     def _prompted(self, ids: list[int]) -> list[int]:
         return ids if self.prompt is None else self.prompt.row(ids).tolist()
 
     def tokens(self, inputs: Iterable[str | Ids]) -> list[TextTokens]:
         inputs = listed(inputs)
-        return [*map(self._tokens, inputs, self.read(inputs))]
+        return [*map(self._tokens, inputs, self.read_rows(inputs))]
 
     def _tokens(self, given: str | Ids, ids: list[int]) -> TextTokens:
-        source = self.tokenizer.source
+        source = self.vocabularies.source
         tokens = source.pieces(ids)
         if not isinstance(given, str):
             return TextTokens.of(tokens, ids)
@@ -241,15 +252,27 @@ class Translator(DecoderModel):
     def read_pairs(self, pairs: Iterable[object]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) in ids, from texts or ids; targets have no special tokens."""
         given = check_pairs(pairs, "(source, target)")
-        limits = InputLimits.of(self.model.target, self.max_length)
-        encode_all = self.tokenizer.target.encode_all
+        limits = InputLimits.of(self.module.target, self.max_length)
+        encode_all = self.vocabularies.target.encode_all
         targets = read_ids([target for _, target in given], encode_all, limits, marks=1)
-        sources = self.read(cast(list[str | Ids], [source for source, _ in given]))
+        sources = self.read_rows(cast(list[str | Ids], [source for source, _ in given]))
         return list(zip(sources, targets, strict=True))
+
+    def label_ids(self, first: Ids, second: Ids | None = None) -> LabelledRows:
+        if second is None:
+            second = self.translate([first])[0][0].hypothesis.tokens
+        ((source, target),) = self.read_pairs([(first, second)])
+        read = TokenLabels.of_tokens(self.vocabularies.source.pieces(source))
+        written = TokenLabels.of_tokens(self.vocabularies.target.pieces(target))
+        row = TokenRow.of((self.vocabularies.target.bos, *target))
+        return {
+            "source": LabelledRow(TokenRow.of(source), read, read),
+            "target": LabelledRow(row, *written.shifted),
+        }
 
     def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
         """Refuse pairs in ids, without special tokens, that exceed the limits of the model."""
-        limits = [InputLimits.of(side) for side in (self.model.source, self.model.target)]
+        limits = [InputLimits.of(side) for side in (self.module.source, self.module.target)]
         for number, example in enumerate(examples, first):
             for limit, ids in zip(limits, example, strict=True):
                 limit.check(ids, number, marks=1)
@@ -257,12 +280,12 @@ class Translator(DecoderModel):
     @torch.inference_mode()
     def write(self, rows: Sequence[WriterRow], search: Search) -> list[list[Translation]]:
         if rows[0].group == "empty":
-            return [[Translation("", 0.0, EMPTY)] for _ in rows]
+            return [[Translation("", 0.0, EMPTY, "eos")] for _ in rows]
         sources = [*map(list, zip(*(row.data.ids for row in rows), strict=True))]
         prefixes = [row.data.prefix for row in rows if row.data.prefix is not None] or None
         limits = self._limits(sources[0], prefixes)
         capacity = int(limits.longest_of(len(rows)).max()) + 1
-        with search_errors_as_bad_input(search, sources[0]):
+        with search_errors_as_bad_input(search, sources[0], *self.models):
             states = [
                 member._open(ids, capacity, search.needs_attention)
                 for member, ids in zip((self, *self.others), sources, strict=True)
@@ -270,27 +293,50 @@ class Translator(DecoderModel):
             state = Ensemble(states) if self.others else states[0]
             search, keys = search.with_decode(self.vocabulary.decode), [row.key for row in rows]
             nbests = search(state, limits, prefixes, keys)
-        decode = self.vocabulary.decode
-        return [[Translation(decode(h.tokens), h.score, h) for h in nbest] for nbest in nbests]
+        return [[*map(self._as_text, nbest)] for nbest in nbests]
+
+    def _as_text(self, hypothesis: Hypothesis) -> Translation:
+        unfinished: End = "length" if len(hypothesis.tokens) < self._most else "positions"
+        ended = "eos" if hypothesis.finished else unfinished
+        return Translation(
+            self.vocabulary.decode(hypothesis.tokens), hypothesis.score, hypothesis, ended
+        )
+
+    @property
+    def _most(self) -> int:
+        """The maximum number of tokens of any text, by the positions of the decoder."""
+        return self.module.decoder.embed.position_limit or sys.maxsize
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """Constraints on translations; the limit of learned positions applies."""
-        target = self.tokenizer.target
-        most = self.model.decoder.embed.position_limit or sys.maxsize
-        if self.supported_settings is not None:
-            return self.supported_settings.limits(target.bos, self.ends, most)
+        target, settings = self.vocabularies.target, self.supported_settings
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
-            min(GROWTH * (len(row) - 1) + MARGIN + start, most)  # the end is not counted
+            min(self._longest(len(row) - 1, start), self._most)  # the end is not counted
             for row, start in zip(ids, begun, strict=True)
         ]
+        if settings is not None:
+            return settings.limits(target.bos, self.ends, longest)
         eos, *others = self.ends
         special = target.pad, target.bos
         return Constraints(target.bos, eos, longest, forbidden=special, other_eos=(*others,))
 
+    def _longest(self, source: int, begun: int) -> int:
+        """The maximum number of tokens of a text with a prefix of ``begun`` tokens."""
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens + begun
+        default = GROWTH * source + MARGIN + begun
+        if (settings := self.supported_settings) is None:
+            return default
+        return settings.longest_after(1, default=max(default, NEW_TOKENS + begun))
+
+    def longest_prefix(self, source: int) -> int:
+        """As many tokens as a translation has by default, and at least ``NEW_TOKENS``."""
+        return min(max(NEW_TOKENS, GROWTH * (source - 1) + MARGIN), self._most)
+
     def _open(self, ids: list[list[int]], capacity: int, attention: bool) -> SearchState:
-        return decoding.open(
-            self.model,
+        return generation.open_state(
+            self.module,
             pack(ids).to(self.device),
             capacity=capacity,
             engine=self.engine,
@@ -301,7 +347,8 @@ class Translator(DecoderModel):
         self, window: int | None = None, stride: int | None = None, top: int = 0
     ) -> "PairScorer":
         if window is not None or stride is not None:
-            raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
+            name = self.loaded.paper.name
+            raise BadInput(f"{name} scores translations as a whole, without window or stride")
         if top:
             raise BadInput("top: the scores of translations have no other tokens")
         return PairScorer(self)
@@ -323,7 +370,7 @@ class Translator(DecoderModel):
     def record_written(
         self, rows: Sequence[WriterRow], hypotheses: Sequence[Hypothesis], tape: NullTape
     ) -> None:
-        limit = self.model.decoder.embed.position_limit
+        limit = self.module.decoder.embed.position_limit
         most = sys.maxsize if limit is None else limit - 1  # BOS has a position
         texts = zip(rows, hypotheses, strict=True)
         self._logits_of([(row.data.ids[0], [*best.tokens[:most]]) for row, best in texts], tape)
@@ -334,7 +381,7 @@ class Translator(DecoderModel):
         """Logits of pairs in ids, on the tape of a run."""
 
         def split(inputs: SourceTarget, tape: NullTape) -> Sequence[Tensor]:
-            logits_TV = self.model(inputs, tape=tape).by_head[self.objective.head]
+            logits_TV = self.module(inputs, tape=tape).by_head[self.objective.head]
             return inputs.target.layout.split(logits_TV)
 
         batches = self.pair_batches(examples, tape)
@@ -370,7 +417,7 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
 
     @property
     def vocabularies(self) -> tuple[Vocabulary, ...]:
-        return self.translator.tokenizer.sides
+        return self.translator.vocabularies.sides
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         texts = filled(line, where, "empty line").split("\t")
@@ -397,12 +444,12 @@ class PairScorer(Scorer[tuple[list[int], list[int]]]):
     def values(self, rows: Sequence[IdsRow], tape: NullTape = NULL_TAPE) -> list[TextScore]:
         translator, score = self.translator, self.translator.objective.score
         scores = in_order(
-            (numbers, score(translator.model, batch, tape.next_batch()))
+            (numbers, score(translator.module, batch, tape.next_batch()))
             for numbers, batch in translator.pair_batches([row.data for row in rows], tape)
         )
         results = [logprobs.tolist() for logprobs in scores]
         if any(map(isnan, chain(*results))):
-            raise BadInput("the model is broken: its probabilities are NaN or infinite")
+            raise broken("its probabilities are NaN or infinite", translator.module)
         return [self._score(row, logprobs) for row, logprobs in zip(rows, results, strict=True)]
 
     def _score(self, row: IdsRow, logprobs: list[float]) -> TextScore:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import ClassVar, cast
 
-from regard.ground.batch import BatchLimits
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor
+from regard.core.batch import BatchLimits
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.inference.component import Row
 from regard.inference.decoder_model import Request, WriterData, WriterRow
+from regard.inference.predictor import Predictor
 from regard.inference.translator import Translator
 from regard.text.task_prompt import PromptConfig
 
@@ -51,15 +51,9 @@ class WritingClassifier(Predictor[str, WriterData, WrittenLabel]):
     @classmethod
     def of(cls, translator: Translator, prompt: PromptConfig) -> "WritingClassifier":
         """The classifier of a translator, with the prompt of its training."""
-        limit, size = translator.position_limit, translator.batch_size
-        return cls(
-            translator.model,
-            translator.tokenizer,
-            batch_size=size,
-            max_length=limit,
-            translator=translator,
-            prompt=prompt,
-        )
+        read = translator.module, translator.vocabularies, None
+        limits = translator.batch_size, translator.position_limit
+        return cls(*read, *limits, translator=translator, prompt=prompt)
 
     @property
     def limits(self) -> BatchLimits:

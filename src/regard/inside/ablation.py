@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.inside.views.markup import HTMLPage, report_page
-from regard.inside.views.matrix_svg import draw_attention
+from regard.core.errors import BadInput
+from regard.inference.model_runner import ModelRunner
+from regard.models.edits import EditList, HeadOff, LayerOff
+from regard.views.markup import HTMLPage, report_page
+from regard.views.matrix_svg import draw_attention
 
 Place = tuple[str | int, ...]
 
@@ -113,3 +116,33 @@ def best_metric(names: Sequence[str], preferred: Sequence[str | None]) -> str:
     """The first of the ``preferred`` metrics that was measured, else the first one measured."""
     matches = (name for want in preferred if want for name in names if name.startswith(want))
     return next(matches, names[0])
+
+
+def head_edits(model: ModelRunner) -> dict[tuple[str, int, int], EditList]:
+    """The edit that turns off each head, by the name of its attention, layer and number."""
+    names = model.tape_names()
+    edits = {}
+    for site in model.facts.attention_sites:
+        for layer, heads in enumerate(site.heads):
+            path = site.tape_path.format(layer=layer)
+            at = path if f"{path}.head_outputs" in names else site.weights[layer]
+            for head in range(heads):
+                place = site.name, layer, head
+                edits[place] = EditList("{} {}.{}".format(*place), (HeadOff(at, head),))
+    if not edits:
+        raise BadInput("this model has no attention heads that can be turned off")
+    return edits
+
+
+def layer_edits(model: ModelRunner) -> dict[tuple[str, int], EditList]:
+    """The edit that turns off each layer, by the side and number of the layer."""
+    names = {*model.tape_names()}
+    edits = {}
+    for side in model.facts.sides:
+        for layer in range(getattr(model.facts, side).stack.depth):
+            edit = LayerOff(f"{side}.blocks.{layer}")
+            if {*edit.names} & names:
+                edits[side, layer] = EditList(f"{side} {layer}", (edit,))
+    if not edits:
+        raise BadInput("this model has no Transformer layers that can be turned off")
+    return edits

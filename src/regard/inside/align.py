@@ -8,22 +8,22 @@ and often aligns it better. Two translation models of opposite directions align 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.data.batches.packing import inference_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
 from regard.inference.translator import Translator
 from regard.inside.attention.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate, flipped
 from regard.models.attention_site import AttentionSite, require_cross_attention
-from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.text.segmentation import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans
+from regard.views.view_record import ViewRecord
 
 TOKENS, ROWS = 2_048, 32  # per batch: recorded weights are large
 WINDOW = 512  # pairs whose weights are in memory at once
@@ -212,9 +212,9 @@ def record(translator: Translator, pairs: TextPairs, first: int = 1) -> Iterator
 
     Error messages count pairs from ``first``.
     """
-    model, objective = cast(EncoderDecoderModule, translator.model), translator.objective
+    model, objective = translator.module, translator.objective
     names = require_cross_attention(model.cross_attention).weights
-    segment = translator.tokenizer.source.segment, translator.tokenizer.target.segment
+    segment = translator.vocabularies.source.segment, translator.vocabularies.target.segment
     cut = [(segment[0](source), segment[1](target)) for source, target in pairs]
     examples = [(source.ids, target.ids) for source, target in cut]
     translator.check_ids(examples, first)
@@ -241,3 +241,23 @@ def align(
     for start in range(0, len(pairs), WINDOW):
         for pair in record(model, pairs[start : start + WINDOW], first=start + 1):
             yield extract_links(pair.attention(spans), method)
+
+
+def alignment_record(
+    title: str,
+    source: Sequence[str],
+    target: Sequence[str],
+    weights_LS: np.ndarray,
+    links: Links = frozenset(),
+    gold: GoldLinks | None = None,
+) -> ViewRecord:
+    """Cross-attention (target words, source words) with links, and those of a gold standard."""
+    known = {} if gold is None else {"sure": gold.sure, "possible": gold.possible - gold.sure}
+    return ViewRecord.of(
+        "alignment",
+        title=title,
+        source_words=source,
+        target_words=target,
+        weights=weights_LS.astype(np.float32),
+        **{name: sorted(pairs) for name, pairs in {"links": links, **known}.items()},
+    )

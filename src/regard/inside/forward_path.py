@@ -2,23 +2,24 @@
 
 Counted are Python frames of this package in the calling thread: from the facts of a size through
 its heads, ``build`` and one forward pass on a CPU in fp32, in eval mode, without cache, with the
-attention weights on a tape, so that the definition of ``attend`` runs. Bodies of modules and
-classes do not count.
+attention weights on a tape, so that the definition of ``attend`` runs; or one step of beam search,
+with a cache and the kernels of a CPU. Bodies of modules and classes do not count.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import NamedTuple, cast
 
 import torch
 from torch import nn
 
-from regard.ground.batch import pack_texts
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import pack_texts
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
+from regard.generation import EAGER, Beam, Constraints, open_state
 from regard.inside.parity import random_examples
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
@@ -29,6 +30,7 @@ from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.list import OBJECTIVES
+from regard.views.view_record import ViewRecord
 
 PACKAGE = Path(__file__).parents[1]
 FUNCTION = 1  # CO_OPTIMIZED: the code of a function, not of a module or class
@@ -54,13 +56,13 @@ def small_facts(paper: Paper, size: str) -> ModelFacts:
 def forward_path(paper: Paper, size: str) -> list[PathStep]:
     """Functions that fit heads to a trunk, build the model and run one forward pass."""
     facts = small_facts(paper, size)
-    fit, forward = _fit_heads(paper, size, facts), _forward(facts)
+    fit, forward = fit_heads(paper, size, facts), _forward(facts)
     return trace(lambda: forward(fit().build().eval()))
 
 
 def load_path(paper: Paper, size: str) -> list[PathStep]:
     """Functions that read a folder, if possible of Hugging Face, and run one forward pass."""
-    facts = _fit_heads(paper, size, small_facts(paper, size))()
+    facts = fit_heads(paper, size, small_facts(paper, size))()
     forward, loaded = _forward(facts), LoadedModel(paper, facts, facts.build())
     with TemporaryDirectory() as place:
         folder = Path(place) / "model"
@@ -71,7 +73,21 @@ def load_path(paper: Paper, size: str) -> list[PathStep]:
         return trace(lambda: forward(folders.read(folder).module))
 
 
-def _fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], ModelFacts]:
+def beam_path(paper: Paper, size: str) -> list[PathStep]:
+    """Functions that run in one step of a beam search, after the source was encoded."""
+    facts = small_facts(paper, size)
+    if "target" not in facts.sides:
+        raise BadInput(f"{paper.name}: is no encoder-decoder; a beam search translates")
+    _, example, *_ = random_examples(facts)
+    module, source = facts.build().eval(), pack_texts([example["source"]])
+    search, limits = Beam(4), Constraints(bos=1, eos=2, longest=1)
+    with torch.inference_mode():
+        state = open_state(module, source, capacity=2, engine=EAGER)
+        assert state.source is not None  # encoded here
+        return trace(lambda: search(state, limits))
+
+
+def fit_heads(paper: Paper, size: str, facts: ModelFacts) -> Callable[[], ModelFacts]:
     """Return a function that gives a trunk the heads of its objectives, or a label head."""
     if facts.head_names:  # of an encoder-decoder
         return lambda: facts
@@ -100,18 +116,28 @@ def _forward(facts: ModelFacts) -> Callable[[nn.Module], object]:
     return forward
 
 
-def trace(run: Callable[[], object]) -> list[PathStep]:
-    """Functions of the package that a call runs, each once."""
+def trace(run: Callable[[], object], within: FunctionType | None = None) -> list[PathStep]:
+    """Functions of the package that a call runs, each once; or those of the last call of
+    ``within``, a function that it calls.
+    """
     steps: dict[PathStep, None] = {}
     bodies: list[FrameType] = []  # modules that are being imported
+    inner: list[FrameType] = []  # calls of ``within``
     root = f"{PACKAGE}/"
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
+        if event == "call" and within is not None and code is within.__code__:
+            inner.append(frame)
+            steps.clear()
+        elif event == "return" and inner and frame is inner[-1]:
+            inner.pop()
         if event == "call" and code.co_name == "<module>":
             bodies.append(frame)
         elif event == "return" and bodies and frame is bodies[-1]:
             bodies.pop()
+        elif within is not None and not inner:
+            return
         elif event == "call" and not bodies and code.co_filename.startswith(root):
             is_function = code.co_flags & FUNCTION and code.co_name not in COMPREHENSIONS
             if is_function and code.co_filename != __file__:
@@ -130,3 +156,10 @@ def count_lines(files: Iterable[str]) -> dict[str, int]:
     """Number of lines of each file of a path, by its name, in order."""
     names = dict.fromkeys(files)
     return {name: len((PACKAGE / name).read_text("utf-8").splitlines()) for name in names}
+
+
+def forward_path_record(title: str, steps: Sequence[PathStep]) -> ViewRecord:
+    """Functions that run in one forward pass, in order of their first call."""
+    lines = count_lines(step.file for step in steps)
+    path = [step._asdict() for step in steps]
+    return ViewRecord.of("forward_path", title=title, steps=path, lines=lines)

@@ -1,7 +1,8 @@
 """Outputs of ``transformers`` for the same ids, if it is installed; see ``parity``."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from regard.ground.batch import ImageRow, TokenRow
-from regard.ground.errors import BadInput, reason_of
+from regard.core.batch import ImageRow, TokenRow
+from regard.core.errors import BadInput, reason_of
 from regard.inside.parity import Example, LayerOutputs, Texts
 from regard.models.encoder_decoder import ModelFacts
 
@@ -46,7 +47,7 @@ def load_model(folder: Path, architecture: str) -> Any:
     """Load the model of a folder with ``transformers``, in float32."""
     import transformers
 
-    with _quiet():
+    with _quiet(), _errors_as_bad_input(f"{folder}: transformers cannot load it"):
         load = getattr(transformers, architecture).from_pretrained
         return load(folder, dtype=torch.float32, local_files_only=True).eval()
 
@@ -56,12 +57,23 @@ def padding_ids(model: Any) -> set[int]:
     return {model.config.to_dict().get("pad_token_id")} - {None}
 
 
+def position_limit(model: Any) -> int | None:
+    """The maximum number of tokens of a row, also of positions that are computed; None: no limit.
+
+    Marian computes a table of sinusoids, which ends there.
+    """
+    limit: int | None = model.config.to_dict().get("max_position_embeddings")
+    return limit
+
+
 @torch.no_grad()
 def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
     """Output of every layer of a ``transformers`` model for every example."""
     outputs: LayerOutputs = {}
     for example in examples:
-        for layer, value in _layers(model, facts, example).items():
+        with _errors_as_bad_input("transformers cannot run the model"):
+            layers = _layers(model, facts, example)
+        for layer, value in layers.items():
             outputs.setdefault(layer, []).append(value.reshape(-1, value.shape[-1]))
     return outputs
 
@@ -123,11 +135,8 @@ def text_examples(folder: Path, facts: ModelFacts, texts: Texts) -> list[Example
     from transformers import AutoConfig, AutoTokenizer
 
     with _quiet():
-        try:
+        with _errors_as_bad_input("transformers cannot read the tokenizer"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # its readers of old formats raise any kind
-            reason = reason_of(error)
-            raise BadInput(f"transformers cannot read the tokenizer ({reason})") from None
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     return [rows for pair in texts for rows in ROWS[facts.sides](tokenizer, config, *pair)]
 
@@ -150,6 +159,15 @@ ROWS: dict[tuple[str, ...], Callable[..., list[Example]]] = {
     ("trunk",): _trunk_rows,
     ("source", "target"): _pair_rows,
 }
+
+
+@contextmanager
+def _errors_as_bad_input(fault: str) -> Iterator[None]:
+    """Report an error of ``transformers``, which may be of any kind, in one line."""
+    try:
+        yield
+    except Exception as error:
+        raise BadInput(f"{fault} ({reason_of(error)})") from error
 
 
 def _quiet() -> warnings.catch_warnings:

@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from regard.ground.checks import check_whole, is_whole
-from regard.ground.errors import BadInput, shown
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.checks import check_whole, is_whole
+from regard.core.errors import BadInput, shown
+from regard.inference.model_runner import ModelRunner
 from regard.inside.masked_text import mask_filler
 from regard.inside.neighbours import inner_tokens
 from regard.models.heads import AnyHead
 from regard.models.label_heads import SpanHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
+from regard.text.segmentation import LabelledRows
 from regard.text.vocabulary import Vocabulary
 
 NO_HEAD = "this model has no output head: there are no logits to explain"
@@ -118,7 +119,7 @@ def by_output(logits: Tensor) -> Tensor:
     return logits if logits.dim() > 1 else logits[:, None]
 
 
-def heads_with_logits(model: InspectedModel, outputs: Outputs) -> dict[str, OutputNames]:
+def heads_with_logits(model: ModelRunner, outputs: Outputs) -> dict[str, OutputNames]:
     """Names of the outputs of each head, by the name of the head."""
     heads = [each for each in model.facts.output_heads if each.name in outputs.by_head]
     if not heads:
@@ -130,7 +131,7 @@ def heads_with_logits(model: InspectedModel, outputs: Outputs) -> dict[str, Outp
 
 
 def explained_head(
-    model: InspectedModel, rows: LabelledRows, outputs: Outputs, token: int | None = None
+    model: ModelRunner, rows: LabelledRows, outputs: Outputs, token: int | None = None
 ) -> ExplainedHead:
     """The first head that predicts something to explain on an input.
 
@@ -151,7 +152,7 @@ def explained_head(
 
 
 def choose_target(
-    model: InspectedModel,
+    model: ModelRunner,
     rows: LabelledRows,
     outputs: Outputs,
     target: str | int | None = None,
@@ -171,7 +172,7 @@ def choose_target(
     return LogitTarget(head, position, index, names.name(index), other, names.name(other))
 
 
-def _output_names(model: InspectedModel, head: AnyHead, count: int) -> OutputNames:
+def _output_names(model: ModelRunner, head: AnyHead, count: int) -> OutputNames:
     if head.names_tokens:
         known = None if model.tokenizer is None else model.tokenizer.vocabularies
         return OutputNames(count, known[-1] if known else None)
@@ -179,12 +180,12 @@ def _output_names(model: InspectedModel, head: AnyHead, count: int) -> OutputNam
         return OutputNames(count, labels=SingleLabelSet(SPAN_OUTPUTS), compare_tokens=True)
     if head.classes:
         return OutputNames(count, labels=SingleLabelSet(head.classes))
-    labels = model.runner.labels
+    labels = model.labels
     return OutputNames(count, labels=labels if labels and len(labels) == count else None)
 
 
 def _positions(
-    model: InspectedModel, rows: LabelledRows, head: AnyHead, token: int | None
+    model: ModelRunner, rows: LabelledRows, head: AnyHead, token: int | None
 ) -> list[int | None]:
     """Positions at which a head predicts something to explain; none if there is no such."""
     if head.per_row:

@@ -4,22 +4,20 @@ from typing import cast
 
 from regard.inference.encoder_model import EncoderModel
 from regard.inference.fill_mask import MaskFiller
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inference.model_runner import ModelRunner
 from regard.models.label_heads import MLMHead
-from regard.text.segmentation import LabelledRow, TokenLabels
+from regard.text.segmentation import LabelledRow, LabelledRows, TokenLabels
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 
-def mask_filler(model: InspectedModel) -> MaskFiller | None:
+def mask_filler(model: ModelRunner) -> MaskFiller | None:
     """Component that reads masks; None if the model or its tokenizer has none."""
     if model.tokenizer is None or MLMHead.name not in model.facts.head_names:
         return None
-    return cast(EncoderModel, model.runner).filler()
+    return cast(EncoderModel, model).filler()
 
 
-def read_with_masks(
-    model: InspectedModel, first: object, second: str | None = None
-) -> LabelledRows:
+def read_with_masks(model: ModelRunner, first: object, second: str | None = None) -> LabelledRows:
     """Rows of a text, of two texts or of an image; a masked LM reads masks in a single text."""
     filler = mask_filler(model)
     if filler is None or not isinstance(first, str) or second or filler.mask not in first:
@@ -27,7 +25,7 @@ def read_with_masks(
     return {"trunk": _masked_row(model, first, filler.mask)}
 
 
-def _masked_row(model: InspectedModel, text: str, mask: str) -> LabelledRow:
+def _masked_row(model: ModelRunner, text: str, mask: str) -> LabelledRow:
     """Row of a text with masks, with the words between them."""
     tokenizer = require_tokenizer(model.tokenizer)
     ids = tokenizer.masked(text)

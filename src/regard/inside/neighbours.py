@@ -5,7 +5,7 @@ holds static vectors of words. The vector of a word in context is the mean of th
 tokens; its neighbours are the words of all texts whose vectors have the largest cosines with it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.core.checks import check_whole, listed
+from regard.core.errors import BadInput
 from regard.data.readers.static_vectors import StaticVectors
-from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput
 from regard.inference.model_runner import ModelRunner
 from regard.models.encoder_decoder import EncoderDecoderModule
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.text.vocabulary import Vocabulary
+from regard.views.view_record import ViewRecord
 
 AT_ONCE = 256  # inputs or texts in memory
 TOKENS = 1 << 14  # looked up at once
@@ -171,10 +172,6 @@ class ContextualWords:
                         vectors.append(states_TD[[*group]].float().mean(0))
             if words:
                 vectors_ND = torch.nn.functional.normalize(torch.stack(vectors), dim=-1)
-                if not vectors_ND.isfinite().all():
-                    raise BadInput(
-                        "the states of the model are NaN or infinite: its weights are broken"
-                    )
                 yield words, vectors_ND.cpu().numpy()
 
     def find(
@@ -199,3 +196,14 @@ def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple
     same = [n for n, other in enumerate(vectors.words) if other.lower() == word.lower()]
     (nearest,) = vectors.nearest(vectors.vectors_ND[[number]], [same], top)
     return [(vectors.words[n], cosine) for n, cosine in nearest]
+
+
+def neighbours_record(
+    title: str, neighbours: Mapping[str, Iterable[tuple[str, float]]]
+) -> ViewRecord:
+    """Neighbours of each query: their texts and cosines, the nearest first."""
+    groups = [
+        {"query": query, "rows": [{"text": text, "cosine": cosine} for text, cosine in rows]}
+        for query, rows in neighbours.items()
+    ]
+    return ViewRecord.of("neighbours", title=title, groups=groups)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.tasks.components import Runner
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import ImageRow, TokenRow, pack_texts, read_images
-from regard.ground.tape import Tape
+from regard.core.batch import ImageRow, TokenRow, pack_texts, read_images
+from regard.core.tape import Tape
 from regard.inside.parity import Example, LayerOutputs
 from regard.models.encoder_decoder import ModelFacts
-from regard.models.folders.onnx import GRAPHS, QUANTISED
+from regard.models.folders.loaded_model import ONNX_GRAPHS
+from regard.models.folders.onnx import QUANTISED
 from regard.models.folders.onnx_graphs import CHOICES, Graph, has_source, logits_names
 
 Arrays = dict[str, np.ndarray]
@@ -56,7 +57,7 @@ def next_cache(outputs: Mapping[str, np.ndarray]) -> Arrays:
 
 def open_graph(folder: Path, file: str, quantised: bool = False) -> GraphSession:
     """The graph of a folder, or the one with weights in int8."""
-    return GraphSession(folder / GRAPHS / f"{file}{QUANTISED * quantised}.onnx")
+    return GraphSession(folder / ONNX_GRAPHS / f"{file}{QUANTISED * quantised}.onnx")
 
 
 def graph_outputs(

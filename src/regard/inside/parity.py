@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import ImageRow, TokenRow, pack_texts
-from regard.ground.tape import Tape
+from regard.core.batch import ImageRow, TokenRow, pack_texts
+from regard.core.tape import Tape
+from regard.inference.encoder_model import smallest
 from regard.models.encoder_decoder import ModelFacts
 from regard.text.tokenizers.list import Tokenizer
 
@@ -51,15 +52,23 @@ def count_differing_rows(ours: Sequence[Example], theirs: Sequence[Example]) -> 
     return sum(_as_lists(a[side]) != _as_lists(b[side]) for a, b in pairs for side in a)
 
 
-def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterator[Example]:
-    """Draw random ids, ``without`` some, or random images; the same at every call."""
+def random_examples(
+    facts: ModelFacts,
+    without: Collection[int] = (),
+    lengths: Sequence[int] = LENGTHS,
+    most: int | None = None,
+) -> Iterator[Example]:
+    """Draw random ids, ``without`` some, or random images; the same at every call.
+
+    Rows have at most ``most`` tokens.
+    """
     generator = torch.Generator().manual_seed(0)
 
     def draw(ids: Sequence[int], *shape: int) -> list[Any]:
         places = torch.randint(len(ids), shape, generator=generator)
         return np.asarray(ids)[places.numpy()].tolist()
 
-    for length in LENGTHS:
+    for length in lengths:
         example = dict[str, TokenRow | ImageRow]()
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
             trunk = getattr(facts, side)
@@ -67,7 +76,7 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
                 image = torch.randn(trunk.embed.ids_per_token, generator=generator).numpy()
                 example[side] = ImageRow(image.copy)
                 continue
-            count = min(length + number, trunk.embed.limit or length + number)
+            count = min(length + number, smallest(trunk.embed.limit, most) or length + number)
             known = [i for i in range(trunk.embed.vocab) if i not in without]
             tokens = draw(known, count, *trunk.ids_per_token)
             if spelling := trunk.spelling_vocab:
@@ -87,9 +96,9 @@ def text_examples(tokenizer: Tokenizer, texts: Texts) -> list[Example]:
     ]
 
 
-def truncate(example: Example, facts: ModelFacts) -> Example:
-    """Example with rows truncated to what the model can read."""
-    limits = {side: getattr(facts, side).embed.limit for side in example}
+def truncate(example: Example, facts: ModelFacts, most: int | None = None) -> Example:
+    """Example with rows truncated to what the model can read, and to ``most`` tokens."""
+    limits = {side: smallest(getattr(facts, side).embed.limit, most) for side in example}
     return {
         side: TokenRow(row.tokens[: limits[side]], row.segments[: limits[side]])
         for side, row in example.items()

@@ -14,20 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import ImageRow
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
-from regard.ground.tape import Tape
+from regard.core.batch import ImageRow
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.core.tape import Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside import record_file
 from regard.inside.attention.attention_map import MOST_DRAWN, AttentionMap, RolloutMap
-from regard.inside.inspected_model import InspectedModel, LabelledRows
-from regard.inside.views.attention_record import attention_record
-from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.pages import RecordPage
-from regard.inside.views.view_record import ViewRecord
+from regard.inside.attention.attention_record import attention_record
 from regard.models.attention_site import AttentionSite
 from regard.models.trunk_with_heads import Outputs
-from regard.text.segmentation import LabelledImage, TokenLabels
+from regard.text.segmentation import LabelledImage, LabelledRows, TokenLabels
+from regard.views.matrix_svg import draw_attention
+from regard.views.pages import RecordPage
+from regard.views.view_record import ViewRecord
 
 VALUES = {
     "scores": "{site}.scores",
@@ -250,7 +250,7 @@ def _picture(described: Mapping[str, Any], values: Mapping[str, np.ndarray]) -> 
 
 
 def record(
-    model: InspectedModel,
+    model: ModelRunner,
     rows: LabelledRows,
     *,
     layers: Sequence[int] | None = None,
@@ -283,7 +283,7 @@ def record(
 
 
 def tape_patterns(
-    model: InspectedModel, layers: Sequence[int] | None, values: Sequence[str]
+    model: ModelRunner, layers: Sequence[int] | None, values: Sequence[str]
 ) -> dict[str, list[str]]:
     """Patterns of the tape by kind of value, for these layers."""
     for kind in values:
@@ -323,3 +323,36 @@ def _difference(outputs: Outputs, plain: Outputs) -> float:
     pairs = [(outputs.by_head[name], plain.by_head[name]) for name in outputs.by_head]
     pairs = pairs or [(outputs.encoded.states_TD, plain.encoded.states_TD)]
     return max(float((one.float() - other.float()).abs().max()) for one, other in pairs)
+
+
+def queries_keys_record(
+    record: Record, layer: int, head: int, site: str | None = None, title: str = ""
+) -> ViewRecord:
+    """Queries, keys and weights of one head, and its scores if the record has them.
+
+    The record must have ``queries`` and ``keys``.
+    """
+    attention = record.attention(site)
+    if not 0 <= layer < len(attention.layers):
+        raise BadInput(f"no layer {layer}; there are 0 to {len(attention.layers) - 1}")
+    weights_HLS = attention.layers[layer]
+    if not 0 <= head < len(weights_HLS):
+        raise BadInput(f"no head {head} in layer {layer}; there are 0 to {len(weights_HLS) - 1}")
+    path = attention.site.tape_path.format(layer=layer)
+    q_LHK, k_SHK = record[f"{path}.queries"], record[f"{path}.keys"]
+    shared = q_LHK.shape[1] // k_SHK.shape[1]  # heads of queries that share a head of keys
+    q_LK, k_SK = q_LHK[:, head], k_SHK[:, head // shared]
+    scores_HLS = record.get(f"{path}.scores")
+    return ViewRecord.of(
+        "queries_keys",
+        title=title or f"{attention.site.name}, layer {layer}, head {head}",
+        layer=layer,
+        head=head,
+        queries=attention.queries.subwords,
+        keys=attention.keys.subwords,
+        q=q_LK,
+        k=k_SK,
+        weights=weights_HLS[head],
+        scores=None if scores_HLS is None else scores_HLS[head],
+        scale=q_LK.shape[-1] ** -0.5,
+    )

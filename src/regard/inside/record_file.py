@@ -15,8 +15,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from regard.ground.errors import BadInput
-from regard.ground.files import check_regular, replacing
+from regard.core.errors import BadInput
+from regard.core.files import check_regular, replacing
 
 VERSION = "regard-record-1"
 SCALE = ":scale"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_whole
+from regard.core.checks import check_whole
 from regard.tasks.components import Runner
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.readers.static_vectors import StaticVectors
 from regard.data.readers.text_files import read_lines
-from regard.ground.errors import BadInput
 from regard.metrics.regression import spearman
 
 TOTAL = "all sections"

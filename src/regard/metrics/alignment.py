@@ -10,15 +10,19 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 
 Link = tuple[int, int]
 Links = frozenset[Link]
 Lengths = tuple[int, int]
 
 _LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
-HOW = ("intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union")
+Symmetrisation = Literal[
+    "intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union"
+]
+HOW = get_args(Symmetrisation)
 _BESIDE = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.classification import in_percent
 from regard.metrics.intervals import FloatArray, resampled
 from regard.metrics.paired import ExampleStatistics

@@ -13,7 +13,7 @@ from typing import Literal
 
 from sacrebleu.metrics import BLEU
 
-from regard.ground.errors import BadInput, did_you_mean, reason_of
+from regard.core.errors import BadInput, did_you_mean, reason_of
 from regard.metrics.translation import MetricScore, check_parallel, measured
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)

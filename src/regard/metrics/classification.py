@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
 from regard.metrics.paired import ExampleStatistics
 from regard.metrics.precision_recall import LabelScore, f1, label_score
@@ -40,6 +40,16 @@ class Confusion(NamedTuple):
     def shares(self) -> FloatArray:
         """The counts as shares of their row; 0 in a row of a class that is never gold."""
         return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
+
+    @property
+    def remark(self) -> str:
+        """A remark if all predictions are one class and the gold classes are several; else ""."""
+        predicted = self.counts.sum(axis=0)
+        if np.count_nonzero(predicted) != 1 or np.count_nonzero(self.counts.sum(axis=1)) < 2:
+            return ""
+        number = int(predicted.argmax())
+        share = self.counts[number, number] / predicted[number]
+        return f"all predictions are {self.classes[number]!r}, the label of {share:.1%}"
 
     def mistakes(self) -> list[Mistake]:
         """All mistakes, the most frequent first."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.classification import share_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore, label_score
 from regard.metrics.translation import MetricScore

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.intervals import (
     SEED,
     FloatArray,
@@ -52,12 +52,13 @@ class ExampleStatistics:
 class PairedTests(NamedTuple):
     """Difference of two systems, its 95% bootstrap interval, and two-sided p-values.
 
-    ``mcnemar`` is None unless each example is right or wrong.
+    ``bootstrap`` is None below 50 examples, where approximate randomisation and McNemar's test
+    keep their level; ``mcnemar`` is None unless each example is right or wrong.
     """
 
     difference: float
     interval: Interval
-    bootstrap: float
+    bootstrap: float | None
     randomisation: float
     mcnemar: float | None
 
@@ -74,7 +75,7 @@ def paired_tests(baseline: ExampleStatistics, system: ExampleStatistics) -> Pair
     return PairedTests(
         difference,
         interval(draws[1] - draws[0]),
-        paired_p_value(draws[0], draws[1], difference),
+        paired_p_value(draws[0], draws[1], difference, len(first)),
         randomisation_p_value(first, second, measure),
         mcnemar_p_value(_right(first, measure), _right(second, measure))
         if baseline.binary and system.binary

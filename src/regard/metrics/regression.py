@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.classification import check_counts, in_percent
 from regard.metrics.intervals import FloatArray, samples
 from regard.metrics.paired import ExampleStatistics

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.classification import in_percent
 from regard.metrics.intervals import FloatArray, resampled
 from regard.metrics.translation import MetricScore
@@ -25,9 +25,10 @@ BLOCK = 1_024  # texts whose similarities with all others are in memory at once
 
 def ndcg(ranking: Ranking, judgements: Judgements, cut: int) -> float:
     """DCG over the DCG of the best ranking: Σ_i rel_i / log2(i + 1) over the first ``cut`` ranks i
-    (Järvelin & Kekäläinen, 2002, with linear gains).
+    (Järvelin & Kekäläinen, 2002, with linear gains). A document gains at its first rank only.
     """
-    gains = np.array([judgements.get(document, 0.0) for document in ranking[:cut]])
+    left = dict(judgements)
+    gains = np.array([left.pop(document, 0.0) for document in ranking[:cut]])
     best = np.sort([*judgements.values()])[::-1][:cut]
     return float(gains @ _discounts(len(gains)) / (best @ _discounts(len(best))))
 

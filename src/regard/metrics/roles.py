@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.metrics.classification import share_scores
 from regard.metrics.entities import LabelledSpan
 from regard.metrics.intervals import FloatArray

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from sacrebleu.metrics.base import Metric
 
-from regard.ground.checks import listed
-from regard.ground.errors import BadInput, shown
+from regard.core.checks import listed
+from regard.core.errors import BadInput, shown
 from regard.metrics.intervals import (
     SAMPLES,
     SEED,
@@ -46,12 +46,13 @@ class MetricScore:
 class Comparison:
     """Two systems on the same sentences, and the p-value of their difference.
 
-    Scores with different signatures are refused.
+    ``p_value`` is None below 50 sentences (see ``paired_p_value``). Scores with different
+    signatures are refused.
     """
 
     baseline: MetricScore
     system: MetricScore
-    p_value: float
+    p_value: float | None
 
     def __post_init__(self) -> None:
         first, second = (f"{it.name} {it.signature}" for it in (self.baseline, self.system))
@@ -86,7 +87,9 @@ def compare(
     rows = [segment_statistics(metric, systems[name], references, [name]) for name in systems]
     draws = [_resampled(metric, statistics) for statistics in rows]
     first, second = (_score(metric, *both) for both in zip(rows, draws, strict=True))
-    return Comparison(first, second, paired_p_value(draws[0], draws[1], second.value - first.value))
+    difference = second.value - first.value
+    p_value = paired_p_value(draws[0], draws[1], difference, len(rows[0]))
+    return Comparison(first, second, p_value)
 
 
 def segment_statistics(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 
 MAP_NAMES = {("self", False): "encoder", ("self", True): "decoder"}  # by kind and ``causal``
 

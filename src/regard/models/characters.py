@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.layers.activation import ACTIVATIONS
+from regard.layers.block import LAYER_NORM, Norm
+from regard.layers.dropout import Dropout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
-from regard.parts.activation import ACTIVATIONS
-from regard.parts.block import LAYER_NORM, Norm
-from regard.parts.dropout import Dropout
 
 WORDS = 1_024  # words at once without gradients, to save memory: each character has all filters
 
@@ -39,15 +39,16 @@ class Characters(AnyEmbedding):
         at_least(0, self, "highways")
         one_of(ACTIVATIONS, "activation", self.character_activation)
         if not self.filters:
-            raise BadInput("filters is empty: a word vector needs at least one filter")
+            raise BadFact("filters", "is empty: a word vector needs at least one filter")
         for filter in self.filters:
             if len(filter) != 2 or min(filter) < 1:
                 raise BadInput(
-                    f"filters: {filter} must be (characters, number of filters), both at least 1"
+                    f"{filter} must be (characters, number of filters), both at least 1",
+                    key="filters",
                 )
             if filter[0] > self.longest:
                 read = f"{filter[0]} characters, above longest ({self.longest})"
-                raise BadInput(f"filters: the width of {filter} is {read}")
+                raise BadInput(f"the width of {filter} is {read}", key="filters")
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
@@ -65,7 +66,7 @@ class Characters(AnyEmbedding):
     def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "CharacterEmbedding":
         if not self.projected and width != (total := self.all_filters):
             raise BadInput(
-                f"filters: {total} filters, but the width is {width}; set projected = true"
+                f"{total} filters, but the width is {width}; set projected = true", key="filters"
             )
         return CharacterEmbedding(self, width, dropout)
 
@@ -203,4 +204,5 @@ class Highway(nn.Module):
         nn.init.constant_(self.gate.bias, -2.0)  # mostly closed: a new layer copies its input
 
     def forward(self, x_ND: Tensor) -> Tensor:
-        return torch.lerp(x_ND, self.transform(x_ND).relu(), self.gate(x_ND).sigmoid())
+        new_ND, gate_ND = self.transform(x_ND).relu(), self.gate(x_ND).sigmoid()
+        return torch.lerp(x_ND, new_ND.to(x_ND.dtype), gate_ND.to(x_ND.dtype))  # under autocast

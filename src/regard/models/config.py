@@ -7,11 +7,12 @@ from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.core.config import Config
+from regard.core.errors import BadInput, shown
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
-from regard.models.facts import Facts, change, values_named
+from regard.models.facts import Facts, change, difference, values_named
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.formats.config_map import wrong_part
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.trunk_with_heads import TrunkWithHeads
@@ -19,6 +20,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
 TOKEN_VECTORS = tuple(f"{side}.embed.token." for side in ("trunk", "source", "target"))
 LayerNumber = Annotated[int, Field(ge=0)]
+DECIDED_FACTS = {"vocab", "outputs", "output_heads", "pool"}  # by the data and the task
 EVERY_SECOND: Literal["every second"] = "every second"
 Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
@@ -150,14 +152,43 @@ class ModelConfig(Config):
         """The paper and its size."""
         return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
+    def with_facts(self, facts: ModelFacts) -> "ModelConfig":
+        """The table of a model with these facts, as changes of its size.
+
+        What data and task decide, such as the vocabulary, is not taken from them.
+        """
+        for key in ("start", "source", "target"):
+            if getattr(self, key) is not None:
+                raise BadInput(f"facts cannot be used with model.{key}, which decides facts")
+        before = sized(self.name)
+        if facts.__class__ is not before.__class__:
+            kinds = f"{type(before).__name__} of model.paper, {self.name}"
+            raise BadInput(f"facts: give the {kinds}, not {shown(facts)}")
+        values = {path: new for path, (_, new) in difference(before, facts).items()}
+        changes = {
+            path: new
+            for path, new in values.items()
+            if _is_plain(new) and DECIDED_FACTS.isdisjoint(path.split("."))
+        }
+        try:
+            after = change(before, **changes)
+        except BadInput as error:
+            fault = f"facts: not those of {self.name} with changes: {error}"
+            raise BadInput(fault) from None
+        for path in difference(after, facts):
+            if DECIDED_FACTS.isdisjoint(path.split(".")):
+                raise BadInput(f"facts: {path}: a recipe of {self.name} cannot hold this change")
+        return self.model_copy(update={"change": changes})
+
     def changed(self, facts: Facts, names: Iterable[str]) -> Facts:
         """Apply the changes of these names to the facts; errors name the key of the recipe."""
         changes = {name: self.change[name] for name in names}
         try:
             return change(facts, **changes)
         except BadInput as error:
-            wrong = [n for n in changes if _fault(facts, {n: changes[n]}) == str(error)]
-            raise BadInput(f"{'.'.join(['model.change', *wrong[:1]])}: {error}") from None
+            parts = [(f"model.change.{name}", {name: value}) for name, value in changes.items()]
+            key = wrong_part(error, facts, parts) or "model.change"
+            raise BadInput((error,), key=key) from None
 
     def check_changes(self, decided: Mapping[str, str]) -> None:
         """Raise BadInput if a change sets a fact that another key decides (``decided``)."""
@@ -168,12 +199,11 @@ class ModelConfig(Config):
                 )
 
 
-def _fault(facts: object, changes: Mapping[str, object]) -> str:
-    try:
-        change(facts, **changes)
-    except BadInput as error:
-        return str(error)
-    return ""
+def _is_plain(value: object) -> bool:
+    """Whether a recipe can hold a value: a number, a text, or a list of them."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, bool | int | float | str)
 
 
 def encoder_decoder_facts(config: ModelConfig, *, joint: bool) -> tuple[Paper, EncoderDecoder]:

@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadFact
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.dropout import Dropout
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, share
 from regard.models.macs import MACs
 from regard.models.trunk import AnyStack, StackModule
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ConvEncoderFacts(AnyStack):
         at_least(1, self, "width", "depth", "kernel")
         share(self, "dropout")
         if self.kernel % 2 == 0:
-            raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
+            raise BadFact("kernel", f"must be odd, to be centred on a token, not {self.kernel}")
 
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> "ConvEncoderModule":
         return ConvEncoderModule(self, embed)

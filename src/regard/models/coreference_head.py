@@ -8,21 +8,21 @@ averages word vectors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attend import Score, attend
+from regard.layers.attention import EncoderOutput
+from regard.layers.dropout import Dropout
 from regard.models.facts import above_zero, at_least, share
-from regard.models.heads import AnyHead, Inputs
+from regard.models.heads import AnyHead, Inputs, Named
 from regard.models.trunk import Trunk
-from regard.parts.attend import Score, SpanMask, attend
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import Dropout
 
 COLUMNS = ("row", "first", "last", "width", "document", "speaker", "genre")
 """Of a span: the number of its row, its first and last token in it, its words less one, the number
@@ -52,7 +52,6 @@ class CoreferenceHead(AnyHead):
     name: ClassVar[str] = "coreference"
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_document)
     needs_positions: ClassVar[bool] = True
-    takes_tape: ClassVar[bool] = True
     eager: ClassVar[bool] = True
     logits_order: ClassVar[int | None] = None
     more_outputs: ClassVar[tuple[str, ...]] = (
@@ -83,6 +82,12 @@ class CoreferenceHead(AnyHead):
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "CoreferenceHeadModule":
         return CoreferenceHeadModule(self, width)
 
+    def run(self, module: nn.Module, inputs: Sequence[object], tape: NullTape) -> Named:
+        logits_NA, *more = module(*inputs, tape=tape)
+        return dict(zip(self.more_outputs, more, strict=True)) | {
+            self.name: tape("logits", logits_NA)
+        }
+
     def macs(self, trunk: Trunk, width: int) -> int:
         size, layer = self.span_size(width), self.hidden * self.hidden
         spans = self.widest * (width + self.hidden * size + layer)
@@ -102,6 +107,20 @@ class HeadWordScore(Score):
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return k_BSHK[..., 0].transpose(1, 2)[:, :, None].expand(-1, -1, q_BLHK.shape[1], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanMask:
+    """Mask of the words of each span, from its first to its last position in its row."""
+
+    first_N: Tensor
+    last_N: Tensor
+
+    def __call__(self, spans: Layout, words: Layout) -> Tensor:
+        """Mask of the words of spans, (B, L, S)."""
+        place_B1S = words.pad(words.positions_T)[:, None]
+        first_BL1, last_BL1 = (spans.pad(end_N)[..., None] for end_N in (self.first_N, self.last_N))
+        return (first_BL1 <= place_B1S) & (place_B1S <= last_BL1)
 
 
 class FeedForwardScore(nn.Sequential):
@@ -182,12 +201,6 @@ class CoreferenceHeadModule(nn.Module):
         """Vector of each span: its first and last state, its head word, and its width."""
         begin_N = layout.offsets.long()[spans_NC[:, ROW]]
         counts = torch.bincount(spans_NC[:, ROW], minlength=layout.rows).tolist()
-        queries = replace(
-            Layout.ragged(counts, states_TD.device),
-            positions_T=spans_NC[:, FIRST],
-            orders_T=spans_NC[:, LAST],
-            start=None,
-        )
         none_N11 = states_TD.new_zeros(len(spans_NC), 1, 1)
         words_THK = states_TD[:, None]
         head_NHK = attend(
@@ -195,9 +208,9 @@ class CoreferenceHeadModule(nn.Module):
             none_N11,
             words_THK,
             words_THK,
-            queries=queries,
+            queries=Layout.ragged(counts, states_TD.device),
             keys=layout,
-            mask=SpanMask(),
+            mask=SpanMask(spans_NC[:, FIRST], spans_NC[:, LAST]),
             tape=tape.under("head_word"),
         )
         width_N = spans_NC[:, WIDTH].clamp(max=self.head.widest - 1)

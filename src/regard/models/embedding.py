@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
+from regard.core.layout import Layout
+from regard.layers.attend import Mask, Score
+from regard.layers.attention import Heads
+from regard.layers.block import LAYER_NORM, Norm
 from regard.models.facts import at_least
-from regard.parts.attend import Mask, Score
-from regard.parts.attention import Heads
-from regard.parts.block import LAYER_NORM, Norm
 
 
 class AnyPosition:
@@ -27,6 +27,9 @@ class AnyPosition:
     def limit(self) -> int | None:
         """The maximum number of tokens of a row; None: no limit."""
         return None
+
+    def check(self, *, causal: bool) -> None:
+        """Refuse settings that are wrong in a stack with causal masks, or without."""
 
     def build(self, width: int) -> nn.Module | None:
         """The module of the vectors that are added to embeddings; None: nothing is added."""

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens, SourceTarget
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import PackedTokens, SourceTarget
+from regard.core.errors import BadFact
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
 from regard.models.attention_site import AttentionSite
-from regard.models.facts import one_of
+from regard.models.facts import above_zero, one_of
 from regard.models.heads import AnyHead, NextTokenHead
 from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, count_pairs
 from regard.models.pools import ANYWHERE, Summaries
@@ -24,7 +25,6 @@ from regard.models.trunk_with_heads import (
     TrunkWithHeads,
     TrunkWithHeadsModule,
 )
-from regard.parts.attention import EncoderOutput
 
 TIES = ("all", "sides", "target", "none")
 
@@ -35,7 +35,8 @@ class EncoderDecoder:
 
     ``tie``: "all" shares source, target and output embeddings, "sides" the first two, "target" the
     last two, "none" none. ``head_bias`` adds a bias to the logit of every token; ``scaled_output``
-    divides states by √width before the output layer (T5).
+    divides states by √width before the output layer (T5). New weights of an output layer that is
+    not tied have a standard deviation of ``head_std``, default 1/√(3 width).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
@@ -48,11 +49,15 @@ class EncoderDecoder:
     tie: str = "all"
     head_bias: bool = False
     scaled_output: bool = False
+    head_std: float | None = None
 
     def __post_init__(self) -> None:
         one_of(TIES, "tie", self.tie)
+        above_zero(self, "head_std")
         if self.source.stack.decodes or not self.target.stack.decodes:
-            raise BadInput("cross must be true in the target stack, and false in the source stack")
+            raise BadFact(
+                "cross", "must be true in the target stack, and false in the source stack"
+            )
 
     @property
     def encoder(self) -> Trunk:
@@ -150,6 +155,8 @@ class EncoderDecoderModule(nn.Module):
         self.capturable = self.source.capturable and self.target.capturable
         vocab, tie = facts.target.embed.vocab, facts.tie
         self.head = head = nn.Linear(facts.target.width, vocab, bias=facts.head_bias)
+        if facts.head_std is not None:
+            nn.init.normal_(head.weight, std=facts.head_std)
         if head.bias is not None:
             nn.init.zeros_(head.bias)
         read, written = self.source.embed.token, self.target.embed.token

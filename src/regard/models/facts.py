@@ -7,7 +7,7 @@ from math import isfinite
 from types import MappingProxyType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from regard.ground.errors import BadInput, did_you_mean
+from regard.core.errors import BadFact, BadInput, KeyName, did_you_mean
 
 Facts = TypeVar("Facts")
 NAMED = "named"  # in the metadata of a field: values that ``change`` takes by name
@@ -26,27 +26,28 @@ def at_least(least: int, facts: object, *names: str) -> None:
     """Raise BadInput if one of these fields is below ``least``."""
     for name, number in _numbers(facts, names):
         if number < least:
-            raise BadInput(f"{name} must be at least {least}, not {number}")
+            raise BadFact(name, f"must be at least {least}, not {number}")
 
 
 def above_zero(facts: object, *names: str) -> None:
     """Raise BadInput if one of these fields is not positive."""
     for name, number in _numbers(facts, names):
         if not number > 0:
-            raise BadInput(f"{name} must be above 0, not {number}")
+            raise BadFact(name, f"must be above 0, not {number}")
 
 
 def share(facts: object, *names: str) -> None:
     """Raise BadInput if one of these fields is outside [0, 1)."""
     for name, number in _numbers(facts, names):
         if not 0 <= number < 1:
-            raise BadInput(f"{name} must be at least 0 and below 1, not {number}")
+            raise BadFact(name, f"must be at least 0 and below 1, not {number}")
 
 
 def one_of(known: Collection[str], name: str, value: str) -> None:
     """Raise BadInput if ``value`` is not one of the ``known`` names."""
     if value not in known:
-        raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
+        missing = f" is called {value!r}{did_you_mean(value, list(known))}"
+        raise BadInput(("no ", KeyName(name), missing))
 
 
 def check_type(kind: type, name: str, value: object) -> None:
@@ -54,9 +55,9 @@ def check_type(kind: type, name: str, value: object) -> None:
     expected = _hints(kind)[name]
     if not _fits(value, expected):
         description = expected.__name__ if isinstance(expected, type) else expected
-        raise BadInput(f"{name} of {kind.__name__} must be {description}, not {value!r}")
+        raise BadFact(name, f"of {kind.__name__} must be {description}, not {value!r}")
     if isinstance(value, float) and not isfinite(value):
-        raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
+        raise BadFact(name, f"of {kind.__name__} must be a finite number, not {value}")
 
 
 @cache
@@ -97,7 +98,8 @@ def change(facts: Facts, **changes: object) -> Facts:
         matches = _matches(known, name)
         if not matches:
             names = sorted({path.split(".")[-1] for path in known})
-            raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
+            correct = did_you_mean(name, names)
+            raise BadInput(("no fact is called ", KeyName(name, quoted=True), correct))
         new = {path: value_named(name, known[path]) for path in matches}
         values |= new
         moves = any(_children(known[path]) or _children(new[path]) for path in matches)

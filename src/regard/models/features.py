@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.block import LAYER_NORM, Norm
+from regard.layers.dropout import Dropout
 from regard.models.characters import ExtendedEmbedding
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.trunk import AnyFeatures, AnyStack, StackModule, Trunk
-from regard.parts.attention import EncoderOutput
-from regard.parts.block import LAYER_NORM, Norm
-from regard.parts.dropout import Dropout
 
 BETWEEN = "between"
 PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
@@ -49,15 +49,17 @@ class Features(AnyFeatures):
         at_least(1, self, "pieces")
         if not self.model.ids_per_token and self.pieces is None:
             raise BadInput(
-                "features: the model reads subwords; set pieces, the number of subwords per word"
+                "the model reads subwords; set pieces, the number of subwords per word",
+                key="features",
             )
         if not self.model.ids_per_token and self.model.embed.limit is not None:
             raise BadInput(
-                "features: a model over subwords with learned positions is not supported"
+                "a model over subwords with learned positions is not supported", key="features"
             )
         if self.layers == "all" and not self.model.stack.layers_alike:
             raise BadInput(
-                'features: layers of different sizes cannot be mixed; set features_layers = "top"'
+                'layers of different sizes cannot be mixed; set features_layers = "top"',
+                key="features",
             )
 
     @property

@@ -1,6 +1,6 @@
 """Heads: the base class, the forms that papers give them, and the next-token head."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -8,13 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
+from regard.core.layout import Layout
+from regard.core.tape import NullTape
+from regard.layers.attention import EncoderOutput
 from regard.models.pools import AnyPool
 from regard.models.trunk import AnyStack, Trunk
-from regard.parts.attention import EncoderOutput
 
 ALIGNED = 64
 Inputs = tuple[Tensor | Layout | None, ...] | None  # of a head's module; None: it does not run
+Named = dict[str, Tensor]  # outputs of heads
 
 
 def read_tokens(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
@@ -33,30 +35,34 @@ class AnyHead:
 
     ``name`` is the name of a head in state dicts, tape paths and outputs. ``read`` selects the
     inputs of its module: states of tokens at positions, or pooled states (``per_row``); a head that
-    ``reads_queries`` reads the query stream of a stack. A head with several output layers predicts
-    the mean of their logits; outputs have the logits of each, (count, N, V), as ``layers_name``. A
-    head that ``names_tokens`` needs a vocabulary. With an ``eager`` head, a model is neither
-    compiled nor captured, and its batches are not padded. A head that ``needs_positions`` runs only
-    where positions are given. ``more_outputs`` are the names of outputs after its logits; a head
-    that ``takes_tape`` has values of its own on a tape.
+    ``reads_queries`` reads the query stream of a stack. A head that ``names_tokens`` needs a
+    vocabulary. With an ``eager`` head, a model is neither compiled nor captured, and its batches
+    are not padded. A head that ``needs_positions`` runs only where positions are given. The
+    outputs of a head that ``joins_rows`` can be concatenated row by row.
     """
 
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_tokens)
     reads_queries: ClassVar[bool] = False
-    layers_name: ClassVar[str] = ""
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
     needs_positions: ClassVar[bool] = False
-    more_outputs: ClassVar[tuple[str, ...]] = ()
-    takes_tape: ClassVar[bool] = False
+    joins_rows: ClassVar[bool] = True
     classes: ClassVar[tuple[str, ...]] = ()  # names of the outputs, if the head has its own
     logits_order: ClassVar[int | None] = 0  # the head with the lowest is the default; None: never
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> nn.Module:
         """Build the module over states of size ``width``; it may share the token vectors."""
         raise NotImplementedError
+
+    def run(self, module: nn.Module, inputs: Sequence[object], tape: NullTape) -> Named:
+        """Run the module of the head; return its outputs by name, with its logits last."""
+        return {self.name: tape("logits", module(*inputs))}
+
+    def output_std(self, width: int) -> float | None:
+        """Standard deviation of new weights of the output layer, if it is not that of the model."""
+        return None
 
     def macs(self, trunk: Trunk, width: int) -> int:
         """MACs for each row or token that the head reads."""

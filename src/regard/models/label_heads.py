@@ -7,13 +7,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard.layers.activation import ACTIVATIONS
+from regard.layers.attention import EncoderOutput
+from regard.layers.block import Norm
+from regard.layers.dropout import Dropout
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import AnyHead, Inputs, read_rows, tie
 from regard.models.trunk import Trunk
-from regard.parts.activation import ACTIVATIONS
-from regard.parts.attention import EncoderOutput
-from regard.parts.block import Norm
-from regard.parts.dropout import Dropout
 
 
 def read_spans(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | None) -> Inputs:
@@ -64,8 +64,8 @@ class MLMHeadModule(nn.Module):
 class DenseLayer:
     """Dense layer before the output layer of a head.
 
-    With ``dense_norm``, a norm follows the activation, and dropout is on the norm's output only
-    (ModernBERT).
+    With ``dense_norm``, a norm follows the activation, dropout is on the norm's output only, and
+    new weights of the output layer have a standard deviation of 1/√width (ModernBERT).
     """
 
     dense_activation: str
@@ -96,6 +96,10 @@ class LinearHead(AnyHead):
     def dense_layer(self) -> DenseLayer | None:
         """The dense layer, or None."""
         return DenseLayer(self.dense) if isinstance(self.dense, str) else self.dense
+
+    def output_std(self, width: int) -> float | None:
+        normed = self.dense_layer is not None and self.dense_layer.dense_norm
+        return width**-0.5 if normed else None
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "LinearHeadModule":
         return LinearHeadModule(self, width, trunk.stack.norm_settings)

@@ -1,4 +1,8 @@
-"""Multiply-accumulate operations (MACs) of a forward pass."""
+"""Multiply-accumulate operations (MACs) of a forward pass, by formulas; a test compares them.
+
+``torch.utils.flop_counter`` counts a run, not the MACs per token, row and pair: six runs of seconds
+each for a translator, and exceptions (frozen features, pruned spans, texts of a row) as long.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -7,7 +7,7 @@ from itertools import chain
 
 from torch import nn
 
-from regard.ground.device import uninitialised
+from regard.core.device import uninitialised
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFFormat
 from regard.models.heads import AnyHead, PaperHead
@@ -25,9 +25,8 @@ class Paper:
     ``tokenizer`` is the family of tokenizer that is trained, ``pretraining`` the objectives with
     the keys of their tables in recipes, and ``pretraining_by_size`` the keys in which a size
     differs. ``heads`` are the paper's forms of heads, ``formats`` the file formats of other
-    libraries ("hf"), ``kinds`` the classes of facts that are new in the paper. A paper without
-    arXiv number has a ``report``: who published it. ``authors`` are separated by commas; of long
-    lists the first five and "others".
+    libraries ("hf"). A paper without arXiv number has a ``report``: who published it. ``authors``
+    are separated by commas; of long lists the first five and "others".
     """
 
     name: str
@@ -43,7 +42,6 @@ class Paper:
     heads: tuple[PaperHead, ...] = ()
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
-    kinds: tuple[type, ...] = ()
     authors: str = ""
 
     @property

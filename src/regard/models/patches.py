@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.layers.block import LAYER_NORM, Norm
+from regard.layers.dropout import Dropout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, one_of
-from regard.parts.block import LAYER_NORM, Norm
-from regard.parts.dropout import Dropout
 
 Grid = tuple[int, int]  # rows and columns of patches
 BASE = 10_000.0  # of sinusoids
@@ -42,14 +42,14 @@ class Patches(AnyEmbedding):
         for name, size in (("patch_size", self.patch_size), ("image_size", self.image_size)):
             if not isinstance(size, int) and (len(size) != 2 or size[0] == size[1]):
                 fault = "must be one number for a square, or height and width that differ"
-                raise BadInput(f"{name} {fault}, not {size}")
+                raise BadFact(name, f"{fault}, not {size}")
         at_least(1, self, "patch_size", "image_size", "channels")
         at_least(0, self, "prefix_tokens")
         one_of(GRID_POSITIONS, "kind of positions", self.positions)
         for pixels, side in zip(self.image, self.patch, strict=True):
             if pixels % side:
                 raise BadInput(
-                    f"image_size: {pixels} pixels are not divisible by patch_size ({side})"
+                    f"{pixels} pixels are not divisible by patch_size ({side})", key="image_size"
                 )
 
     @property
@@ -91,7 +91,7 @@ class Patches(AnyEmbedding):
 
     def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> "PatchEmbedding":
         if self.positions == "sinusoid" and width % 4:
-            raise BadInput(f"positions: sinusoids need a width divisible by 4, not {width}")
+            raise BadInput(f"sinusoids need a width divisible by 4, not {width}", key="positions")
         return PatchEmbedding(self, width, dropout, norm)
 
     def macs(self, width: int) -> int:

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.recurrent.bridge import last_state, mean_state
+from regard.layers.recurrent.rnn_attention import SCORES, RNNAttention
 from regard.models.attention_site import AttentionSite
 from regard.models.facts import at_least, one_of
 from regard.models.macs import MACs, score_macs
-from regard.parts.attention import EncoderOutput
-from regard.parts.recurrent.bridge import last_state, mean_state
-from regard.parts.recurrent.rnn_attention import SCORES, RNNAttention
 
 QUERIES = ("learned", "zeros", "mean")
 

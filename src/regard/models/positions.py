@@ -7,14 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.errors import BadFact
+from regard.core.layout import Layout
+from regard.layers.attend import DistanceDot, Mask, Score, causal, full
+from regard.layers.attention import Heads
+from regard.layers.relative_score import sinusoid
+from regard.layers.rotary import RotaryDot, Rotation, Scaling
 from regard.models.embedding import AnyPosition, Learned
 from regard.models.facts import above_zero, at_least
-from regard.parts.attend import DistanceDot, Mask, Score, causal, full
-from regard.parts.attention import Heads
-from regard.parts.relative_score import sinusoid
-from regard.parts.rotary import RotaryDot, Rotation, Scaling
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Rotary(AnyPosition):
         at_least(1, self, "longest")
         above_zero(self, "base", "local_base", "turned")
         if self.turned > 1:
-            raise BadInput(f"turned must be at most 1, not {self.turned}")
+            raise BadFact("turned", f"must be at most 1, not {self.turned}")
 
     @property
     def limit(self) -> int:
@@ -87,8 +87,8 @@ class Rotary(AnyPosition):
     def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[Score]:
         size = int(heads.key * self.turned)
         if size % 2:
-            raise BadInput(
-                f"key is {heads.key}: rotary positions need an even number of dimensions"
+            raise BadFact(
+                "key", f"is {heads.key}: rotary positions need an even number of dimensions"
             )
         wide, local = (
             RotaryDot(Rotation(size, base, self.scaling))

@@ -8,18 +8,14 @@ from typing import ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.embedding import AnyEmbedding
-from regard.models.facts import at_least, one_of, share
-from regard.models.macs import MACs
-from regard.models.trunk import AnyStack, StackModule
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import RowDropout, TokenDropout
-from regard.parts.kv_cache import RNNState
-from regard.parts.recurrent.fused_rnn import FROZEN
-from regard.parts.recurrent.rnn import (
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.dropout import RowDropout, TokenDropout
+from regard.layers.kv_cache import RNNState
+from regard.layers.recurrent.fused_rnn import FROZEN
+from regard.layers.recurrent.rnn import (
     DIRECTIONS,
     KERNELS,
     NOTHING,
@@ -29,8 +25,12 @@ from regard.parts.recurrent.rnn import (
     State,
     without_autocast,
 )
-from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
-from regard.parts.recurrent.truncated_bptt import TruncatedRows
+from regard.layers.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.layers.recurrent.truncated_bptt import TruncatedRows
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import at_least, one_of, share
+from regard.models.macs import MACs
+from regard.models.trunk import AnyStack, StackModule
 
 INITIAL = ("zero", "learned")
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -175,7 +175,7 @@ class CausalRNNFacts(AnyRNN):
         one_of(INITIAL, "initial", self.initial)
         share(self, "input_dropout", "hidden_dropout", "weight_drop")
         if self.residual and self.output_width != self.width:
-            raise BadInput("residual: all layers must have the same size; remove last_width")
+            raise BadInput("all layers must have the same size; remove last_width", key="residual")
 
     @property
     def output_width(self) -> int:

@@ -7,29 +7,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.attention_site import AttentionSite
-from regard.models.embedding import AnyEmbedding
-from regard.models.facts import at_least, one_of
-from regard.models.macs import MACs, score_macs
-from regard.models.rnn import AnyRNN, RNNDecoderState
-from regard.models.trunk import AnyStack, StackModule
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import Dropout
-from regard.parts.kv_cache import RNNState
-from regard.parts.recurrent.bridge import KINDS as BRIDGES
-from regard.parts.recurrent.bridge import Bridge
-from regard.parts.recurrent.rnn import PARTS, without_autocast
-from regard.parts.recurrent.rnn_attention import (
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.dropout import Dropout
+from regard.layers.kv_cache import RNNState
+from regard.layers.recurrent.bridge import KINDS as BRIDGES
+from regard.layers.recurrent.bridge import Bridge
+from regard.layers.recurrent.rnn import PARTS, without_autocast
+from regard.layers.recurrent.rnn_attention import (
     SCORES,
     Attentional,
     Maxout,
     RNNAttention,
     SourceKeyValues,
 )
-from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.layers.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.models.attention_site import AttentionSite
+from regard.models.embedding import AnyEmbedding
+from regard.models.facts import at_least, one_of
+from regard.models.macs import MACs, score_macs
+from regard.models.rnn import AnyRNN, RNNDecoderState
+from regard.models.trunk import AnyStack, StackModule
 
 TIMINGS = ("previous", "current")
 
@@ -56,7 +56,7 @@ class CrossAttentionFacts:
         one_of(TIMINGS, "timing", self.timing)
         at_least(1, self, "inner", "positions")
         if self.input_feeding and self.attends_before:
-            raise BadInput("input_feeding cannot be used with timing 'previous'; use 'current'")
+            raise BadFact("input_feeding", "cannot be used with timing 'previous'; use 'current'")
 
     @property
     def attends_before(self) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from regard.ground.layout import Layout
-from regard.parts.attention import EncoderOutput
+from regard.core.layout import Layout
+from regard.layers.attention import EncoderOutput
 
 
 @dataclass(frozen=True)

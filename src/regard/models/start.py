@@ -10,8 +10,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import is_there
+from regard.core.errors import BadInput, did_you_mean
+from regard.core.files import is_there
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.embedding import EmbeddingModule
 from regard.models.encoder_decoder import ModelFacts, ModelModule
@@ -156,21 +156,19 @@ def copy_start(
     before, after = (cast(ModelModule, module).encoder.embed for module in (start.module, model))
     source |= {f"trunk.embed.{name}": x for name, x in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
+        old = source.get(name)
         if head and name.startswith(f"heads.{head}."):
-            if outputs is not None and name in source:  # a head may have taken another form
-                tensor.copy_(source[name][outputs] if ".out." in name else source[name])
-        elif tokens is not None and name in source and BY_TOKEN(name):
-            tensor.copy_(select_tokens(source[name], tokens))
-        elif name in source and source[name].shape == tensor.shape:
-            tensor.copy_(source[name])
-        elif name in source and BY_TOKEN(name) and len(source[name]) < len(tensor):
-            tensor[: len(source[name])].copy_(source[name])
+            if outputs is not None and old is not None:  # a head may have taken another form
+                tensor.copy_(old[outputs] if ".out." in name else old)
+            continue
+        if old is not None and BY_TOKEN(name):
+            old = old if tokens is None else select_tokens(old, tokens)
+            tensor = tensor[: len(old)]  # tokens that the model adds come last
+        if old is not None and old.shape == tensor.shape:
+            tensor.copy_(old)
         elif name.startswith(("trunk.", "source.", "target.")):
-            fault = (
-                "has another shape in"
-                if name in source
-                else "is missing in the folder, but part of"
-            )
+            is_missing = "is missing in the folder, but part of"
+            fault = is_missing if old is None else "has another shape in"
             raise BadInput(f"model.start: {name} {fault} the model after model.change")
 
 

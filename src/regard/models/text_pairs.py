@@ -9,9 +9,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadFact
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attend import Dot, Score, attend, other_text
+from regard.layers.attention import EncoderOutput
+from regard.layers.batch_norm import RowBatchNorm
+from regard.layers.dropout import Dropout
+from regard.layers.recurrent.bridge import mean_state
+from regard.layers.recurrent.rnn import KERNELS, NOTHING, RNNLayer, without_autocast
+from regard.layers.recurrent.rnn_attention import Maxout
 from regard.models.attention_site import AttentionSite
 from regard.models.characters import Highway
 from regard.models.embedding import AnyEmbedding
@@ -20,13 +27,6 @@ from regard.models.macs import MACs
 from regard.models.pools import AnyPool, max_state
 from regard.models.rnn import GATES
 from regard.models.trunk import AnyStack, StackModule
-from regard.parts.attend import Dot, Score, attend, other_text
-from regard.parts.attention import EncoderOutput
-from regard.parts.batch_norm import RowBatchNorm
-from regard.parts.dropout import Dropout
-from regard.parts.recurrent.bridge import mean_state
-from regard.parts.recurrent.rnn import KERNELS, NOTHING, RNNLayer, without_autocast
-from regard.parts.recurrent.rnn_attention import Maxout
 
 Comparison = Callable[[Tensor, Tensor], Tensor]
 COMPARISONS: dict[str, Comparison] = {
@@ -74,7 +74,7 @@ class TextPairStack(AnyStack):
         for name in self.comparison:
             one_of(COMPARISONS, "comparison", name)
         if not self.comparison:
-            raise BadInput("comparison is empty: name at least one function of state and context")
+            raise BadFact("comparison", "is empty: name at least one function of state and context")
 
     @property
     def takes_rectangles(self) -> bool:
@@ -263,7 +263,7 @@ class TextsPool(AnyPool):
         for name in self.parts:
             one_of([*PARTS, ATTENTION], "part of a pool", name)
         if not self.parts:
-            raise BadInput("parts is empty: a pool needs at least one part")
+            raise BadFact("parts", "is empty: a pool needs at least one part")
 
     def sizes(self, width: int) -> tuple[int, ...]:
         """The sizes of the joined parts of both texts, and of the output of each hidden layer."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.layers.block import LAYER_NORM, Norm
+from regard.layers.dropout import Dropout
 from regard.models.characters import Characters, SpelledEmbedding
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import NAMED, above_zero, at_least, share
 from regard.models.positions import POSITIONS, Position
-from regard.parts.block import LAYER_NORM, Norm
-from regard.parts.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Tokens(AnyEmbedding):
     def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> EmbeddingModule:
         if (own := width - self._beside) < 1:
             fault = f"the {self._beside} dimensions of characters leave none for words"
-            raise BadInput(f"embedding is {width}: {fault}")
+            raise BadFact("embedding", f"is {width}: {fault}")
         rate = dropout if self.embedding_dropout is None else self.embedding_dropout
         words = Embedding(self, own, rate, norm)
         if self.characters is None:

@@ -1,6 +1,6 @@
 """The Transformer stack: N blocks over an embedding. Every Transformer is built on it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, cast
@@ -8,21 +8,21 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.activation import ACTIVATIONS
+from regard.layers.attend import Dot, Mask, ScaledDot, Score, WindowMask, causal, full
+from regard.layers.attention import INITS, CrossAttention, EncoderOutput, Heads, SelfAttention
+from regard.layers.block import NORMS, Block, Mlp, Norm, Residual
+from regard.layers.dropout import Dropout
+from regard.layers.kv_cache import KVCache
+from regard.layers.static_kv_cache import StaticKVCache
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, AnyPosition
 from regard.models.facts import at_least, one_of, share
 from regard.models.macs import MACs
 from regard.models.trunk import AnyStack, StackModule
-from regard.parts.activation import ACTIVATIONS
-from regard.parts.attend import Dot, Mask, ScaledDot, Score, WindowMask, causal, full
-from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
-from regard.parts.block import NORMS, Block, Mlp, Norm, Residual
-from regard.parts.dropout import Dropout
-from regard.parts.kv_cache import KVCache
-from regard.parts.static_kv_cache import StaticKVCache
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 
@@ -54,6 +54,9 @@ class Stack(AnyStack):
     ``heads_by_layer`` and ``cross_heads_by_layer`` are the numbers of heads in each layer, of
     self-attention and of cross-attention, if some were removed; a head has the size that it has
     among all ``heads``. Attention without heads adds its output bias only.
+
+    ``init``, one of ``INITS``, is the initialisation of the linear layers: "xavier", or "fan-in", a
+    normal distribution of standard deviation 1/√inputs, which the biases of scores also have (T5).
     """
 
     attends: ClassVar[bool] = True
@@ -90,6 +93,7 @@ class Stack(AnyStack):
     group_depth: int = 1
     heads_by_layer: tuple[int, ...] = ()
     cross_heads_by_layer: tuple[int, ...] = ()
+    init: str = "xavier"
 
     def __post_init__(self) -> None:
         at_least(1, self, "width", "depth", "heads", "inner", "key", "value", "kv_heads")
@@ -100,40 +104,42 @@ class Stack(AnyStack):
         one_of(ACTIVATIONS, "activation", self.activation)
         one_of(("post", "pre"), "norm", self.norm)
         one_of(NORMS, "norm_kind", self.norm_kind)
+        one_of(INITS, "init", self.init)
         if self.windows and not any(self.windows):
-            raise BadInput("windows: all are 0, which is no limit; leave them out")
+            raise BadInput("all are 0, which is no limit; leave them out", key="windows")
         if self.heads % (self.kv_heads or 1):
-            raise BadInput(f"kv_heads must divide the {self.heads} heads, not {self.kv_heads}")
+            raise BadFact("kv_heads", f"must divide the {self.heads} heads, not {self.kv_heads}")
         if self.layer_scale is not None and (self.cross or self.causal):
-            raise BadInput("layer_scale is supported only in encoders, not with cross or causal")
+            raise BadFact("layer_scale", "is supported only in encoders, not with cross or causal")
         if self.shared_groups is None:
             if self.group_depth > 1:
-                raise BadInput("group_depth needs shared_groups: set it as well")
+                raise BadFact("group_depth", "needs shared_groups: set it as well")
         elif self.depth % self.group_depth or self.shared_groups > self._rounds:
             groups = f"{self.shared_groups} groups of {self.group_depth}"
-            raise BadInput(
-                f"shared_groups: a depth of {self.depth} cannot be divided into {groups}"
-            )
+            fault = f"a depth of {self.depth} cannot be divided into {groups}"
+            raise BadInput(fault, key="shared_groups")
         elif self.depth > MOST_SHARED:
-            raise BadInput(
-                f"depth must be at most {MOST_SHARED} if layers share weights (shared_groups)"
-            )
+            limit = f"{MOST_SHARED} if layers share weights (shared_groups)"
+            raise BadFact("depth", f"must be at most {limit}")
         self._check_heads("heads_by_layer", self.heads_by_layer)
         self._check_heads("cross_heads_by_layer", self.cross_heads_by_layer)
         if self.cross_heads_by_layer and not self.cross:
-            raise BadInput("cross_heads_by_layer: this stack has no cross-attention; leave it out")
+            fault = "this stack has no cross-attention; leave it out"
+            raise BadInput(fault, key="cross_heads_by_layer")
 
     def _check_heads(self, name: str, counts: tuple[int, ...]) -> None:
         """Raise BadInput if layers cannot have these numbers of heads."""
         if not counts:
             return
         if self.kv_heads not in (None, self.heads):
-            raise BadInput(f"{name}: heads that share keys (kv_heads) cannot be removed one by one")
+            fault = "heads that share keys (kv_heads) cannot be removed one by one"
+            raise BadInput(fault, key=name)
         if self.shared_groups is not None:
-            raise BadInput(f"{name}: layers that share weights (shared_groups) have the same heads")
+            fault = "layers that share weights (shared_groups) have the same heads"
+            raise BadInput(fault, key=name)
         if len(counts) != self.depth or max(counts) > self.heads:
             limit = f"{self.depth} numbers of at most {self.heads}, one for each layer"
-            raise BadInput(f"{name} must be {limit}, not {list(counts)}")
+            raise BadFact(name, f"must be {limit}, not {list(counts)}")
 
     @property
     def _rounds(self) -> int:
@@ -176,110 +182,21 @@ class Stack(AnyStack):
         return Norm(self.norm_kind, self.eps)
 
     @property
-    def _heads(self) -> Heads:
-        return Heads.of(self.width, self.heads, self.key, self.value, self.kv_heads)
-
-    @property
     def cache_heads(self) -> Heads:
         """Heads of the keys and values that a KV cache stores, in every layer."""
-        return self._heads
+        return Heads.of(self.width, self.heads, self.key, self.value, self.kv_heads)
 
-    def _heads_of_layers(self, counts: tuple[int, ...]) -> list[Heads]:
+    def heads_of_layers(self, counts: tuple[int, ...]) -> list[Heads]:
         """Heads of each layer; ``counts`` are their numbers, if some were removed."""
-        whole = self._heads
+        whole = self.cache_heads
         return [replace(whole, count=n, kv=n) for n in counts] or [whole] * self.depth
 
-    def build_blocks(self, position: AnyPosition | None, source_width: int | None) -> list[Block]:
-        """All blocks; ``source_width`` is the width of the states that they attend to, if any."""
-        masks, last = self.masks, max(1, self.blocks - 1)
-        scores: Iterable[Score | None] = [None] * self.blocks
-        if position is not None:
-            scores = position.scores(self._heads, masks)
-        heads = self._heads_of_layers(self.heads_by_layer)[: self.blocks]
-        cross_heads = self._heads_of_layers(self.cross_heads_by_layer)[: self.blocks]
-        return [
-            self._build_block(
-                self._build_attention(own, score, mask),
-                partial(self._build_cross, cross, source_width),
-                drop_path=self.drop_path * number / last,
-                first_norm=self.first_norm or number > 0,
-            )
-            for number, (own, cross, score, mask) in enumerate(
-                zip(heads, cross_heads, scores, masks, strict=True)
-            )
-        ]
-
-    def _build_attention(self, heads: Heads, score: Score | None, mask: Mask) -> SelfAttention:
-        score = self._build_score() if score is None else score
-        if score.scaled != self.scaled_scores:
-            scaled = str(score.scaled).lower()
-            raise BadInput(f"scaled_scores must be {scaled}: scores of these positions are fixed")
-        return SelfAttention(
-            self.width,
-            heads,
-            score=score,
-            mask=mask,
-            dropout=self.attention_dropout,
-            bias=self.qkv_bias,
-            output_bias=self.output_bias,
-        )
-
-    def _build_cross(self, heads: Heads, source_width: int | None) -> CrossAttention | None:
-        if not self.cross:
-            return None
-        return CrossAttention(
-            self.width,
-            heads,
-            source_width=source_width,
-            score=self._build_score(),
-            dropout=self.attention_dropout,
-            bias=self.qkv_bias,
-            output_bias=self.output_bias,
-        )
-
-    def _build_score(self) -> Dot:
-        return ScaledDot() if self.scaled_scores else Dot()
-
-    def _build_block(
-        self,
-        attention: SelfAttention,
-        build_cross: Callable[[], CrossAttention | None],
-        *,
-        drop_path: float,
-        first_norm: bool,
-    ) -> Block:
-        mlp = Mlp(
-            self.width,
-            self.inner,
-            activation=self.activation,
-            gated=self.gated,
-            bias=self.mlp_bias,
-            dropout=self.inner_dropout,
-        )
-        residual = partial(
-            Residual,
-            self.width,
-            self.norm_settings,
-            post=self.norm == "post",
-            drop_path=drop_path,
-            layer_scale=self.layer_scale,
-        )
-        return Block(
-            attention,
-            mlp,
-            residual,
-            cross=build_cross(),
-            dropout=self.dropout,
-            attention_output_dropout=self.attention_output_dropout,
-            first_norm=first_norm,
-        )
-
     def macs(self, source: AnyStack | None = None) -> MACs:
-        ends, pair = _sizes(self._heads_of_layers(self.heads_by_layer))
+        ends, pair = _sizes(self.heads_of_layers(self.heads_by_layer))
         own = self.width * (ends + pair) + self.depth * (2 + self.gated) * self.width * self.inner
         if not self.cross or source is None:
             return MACs(own, own_pair=ends)
-        cross_ends, cross_pair = _sizes(self._heads_of_layers(self.cross_heads_by_layer))
+        cross_ends, cross_pair = _sizes(self.heads_of_layers(self.cross_heads_by_layer))
         return MACs(
             token=own + self.width * cross_ends,
             source_token=source.output_width * cross_pair,
@@ -304,6 +221,106 @@ def _sizes(heads: list[Heads]) -> tuple[int, int]:
     return ends, sum(layer.keys + layer.values for layer in heads)
 
 
+class BlockBuilder:
+    """Builder of the blocks of a stack, which attend to states of ``source_width``, if any."""
+
+    def __init__(self, stack: Stack, source_width: int | None):
+        self.stack, self.source_width = stack, source_width
+
+    def build(self, position: AnyPosition | None) -> list[Block]:
+        """Build all blocks; self-attention has the scores of the ``position``, if it has any."""
+        stack = self.stack
+        masks, last = stack.masks, max(1, stack.blocks - 1)
+        scores: Iterable[Score | None] = [None] * stack.blocks
+        if position is not None:
+            scores = self._drawn(position.scores(stack.cache_heads, masks))
+        heads = stack.heads_of_layers(stack.heads_by_layer)[: stack.blocks]
+        cross_heads = stack.heads_of_layers(stack.cross_heads_by_layer)[: stack.blocks]
+        return [
+            self._build_block(
+                self._build_attention(own, score, mask),
+                cross,
+                drop_path=stack.drop_path * number / last,
+                first_norm=stack.first_norm or number > 0,
+            )
+            for number, (own, cross, score, mask) in enumerate(
+                zip(heads, cross_heads, scores, masks, strict=True)
+            )
+        ]
+
+    def _drawn(self, scores: Iterable[Score | None]) -> Iterator[Score | None]:
+        """Scores with the initialisation of the layers; layers may share a score."""
+        drawn: Score | None = None
+        for score in scores:
+            if score is not None and score is not drawn and self.stack.init == "fan-in":
+                score.draw_vectors(self.stack.width**-0.5)
+            yield (drawn := score)
+
+    def _build_attention(self, heads: Heads, score: Score | None, mask: Mask) -> SelfAttention:
+        stack = self.stack
+        score = self._build_score() if score is None else score
+        if score.scaled != stack.scaled_scores:
+            scaled = str(score.scaled).lower()
+            raise BadFact("scaled_scores", f"must be {scaled}: scores of these positions are fixed")
+        return SelfAttention(
+            stack.width,
+            heads,
+            score=score,
+            mask=mask,
+            dropout=stack.attention_dropout,
+            bias=stack.qkv_bias,
+            output_bias=stack.output_bias,
+            init=stack.init,
+        )
+
+    def _build_cross(self, heads: Heads) -> CrossAttention:
+        stack = self.stack
+        return CrossAttention(
+            stack.width,
+            heads,
+            source_width=self.source_width,
+            score=self._build_score(),
+            dropout=stack.attention_dropout,
+            bias=stack.qkv_bias,
+            output_bias=stack.output_bias,
+            init=stack.init,
+        )
+
+    def _build_score(self) -> Dot:
+        return ScaledDot() if self.stack.scaled_scores else Dot()
+
+    def _build_block(
+        self, attention: SelfAttention, cross_heads: Heads, *, drop_path: float, first_norm: bool
+    ) -> Block:
+        stack = self.stack
+        mlp = Mlp(
+            stack.width,
+            stack.inner,
+            activation=stack.activation,
+            gated=stack.gated,
+            bias=stack.mlp_bias,
+            dropout=stack.inner_dropout,
+            init=stack.init,
+        )
+        residual = partial(
+            Residual,
+            stack.width,
+            stack.norm_settings,
+            post=stack.norm == "post",
+            drop_path=drop_path,
+            layer_scale=stack.layer_scale,
+        )
+        return Block(
+            attention,
+            mlp,
+            residual,
+            cross=self._build_cross(cross_heads) if stack.cross else None,
+            dropout=stack.dropout,
+            attention_output_dropout=stack.attention_output_dropout,
+            first_norm=first_norm,
+        )
+
+
 class TransformerModule(StackModule):
     """Transformer over an embedding: tokens in, one state per token out."""
 
@@ -313,7 +330,7 @@ class TransformerModule(StackModule):
         super().__init__()
         source_width = None if source is None else source.output_width
         self.embed = embed.build(stack.input_width, stack.dropout, stack.norm_settings)
-        self.blocks = nn.ModuleList(stack.build_blocks(embed.position, source_width))
+        self.blocks = nn.ModuleList(BlockBuilder(stack, source_width).build(embed.position))
         self.norm = stack.norm_settings.build(stack.width) if stack.final_norm else nn.Identity()
         self.dropout = Dropout(stack.final_dropout)
         self.order = stack.block_numbers

@@ -1,18 +1,18 @@
 """A trunk: an embedding and a stack of layers over it; the base class of stacks."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import nn
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import check_whole
+from regard.core.errors import BadFact, BadInput
+from regard.layers.block import Norm
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.macs import MACs
-from regard.parts.block import Norm
 
 
 class AnyStack:
@@ -38,6 +38,7 @@ class AnyStack:
     depth: int
     dropout: float
     activation: str = "gelu"
+    init: str = ""  # of the linear layers; "": each has its own
     eps: float = 1e-5
     final_norm: bool = False
     heads_by_layer: tuple[int, ...] = ()
@@ -135,6 +136,7 @@ class StackModule(nn.Module):
     """Base class of the modules of stacks: an embedding, and layers over it."""
 
     attends: bool = False  # the layers are blocks of attention
+    order: Sequence[int] = ()  # numbers of the blocks of all layers; without any, each runs once
     capturable: bool = False  # decoding can be captured in CUDA graphs
     edited: bool = False  # a tape edits its values in every run
     embed: EmbeddingModule
@@ -183,26 +185,26 @@ class Trunk:
     def __post_init__(self) -> None:
         position = self.embed.position
         if position is not None and position.by_distance and not self.stack.attends:
-            raise BadInput("position: relative positions need self-attention layers")
+            raise BadInput("relative positions need self-attention layers", key="position")
         if position is not None and position.by_head and self.stack.heads_by_layer:
-            raise BadInput("heads_by_layer: positions with a bias of each head need all heads")
+            fault = "positions with a bias of each head need all heads"
+            raise BadInput(fault, key="heads_by_layer")
+        if position is not None:
+            position.check(causal=self.stack.causal)
         characters = self.embed.characters_per_word
         if self.features is None:
             return
         if characters not in (0, self.features.ids_per_word):
             ids = f"their model reads {self.features.ids_per_word} ids per word"
-            raise BadInput(
-                f"features: {ids}, but this trunk {characters} characters; make them equal"
-            )
+            fault = f"{ids}, but this trunk {characters} characters; make them equal"
+            raise BadInput(fault, key="features")
         for layer in self.features.joined:
             if not self.stack.joins_features:
-                raise BadInput(
-                    "features_at: only recurrent encoders can read features between layers"
-                )
+                fault = "only recurrent encoders can read features between layers"
+                raise BadInput(fault, key="features_at")
             if not 1 <= layer < (depth := self.stack.depth):
-                raise BadInput(
-                    f"features_at must be at least 1 and below the depth ({depth}), not {layer}"
-                )
+                limits = f"at least 1 and below the depth ({depth})"
+                raise BadFact("features_at", f"must be {limits}, not {layer}")
 
     @property
     def width(self) -> int:
@@ -261,9 +263,8 @@ class Trunk:
         """
         depth = self.stack.depth
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
-            raise BadInput(
-                f"layer must be from 0 (embedding) to {depth}, or -1 (last states), not {layer}"
-            )
+            layers = f"from 0 (embedding) to {depth}, or -1 (last states)"
+            raise BadFact("layer", f"must be {layers}, not {layer}")
         names = {-1: "output", 0: "embed.output"}
         return f"{path}.{names.get(int(layer), f'blocks.{layer - 1}.output')}"
 

@@ -8,20 +8,21 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import PackedTokens
+from regard.core.device import draw_truncated
+from regard.core.errors import BadFact, BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attend import Score
+from regard.layers.attention import EncoderOutput
 from regard.models.attention_site import AttentionSite
-from regard.models.facts import NAMED
+from regard.models.facts import NAMED, above_zero
 from regard.models.features import LayerTape, ScalarMix
 from regard.models.heads import AnyHead, NextTokenHead, read_rows
 from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, vector_counts
 from regard.models.pools import ANYWHERE, POOLS, AnyPool, Summaries
 from regard.models.transformer import TransformerModule
 from regard.models.trunk import StackModule, Trunk
-from regard.parts.attend import Score
-from regard.parts.attention import EncoderOutput
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 NEXT_TOKEN = "next_token"  # the head of language models and decoders
@@ -33,8 +34,9 @@ class TrunkWithHeads:
     """Trunk, the pool of its rows, and the heads that read tokens or pooled rows.
 
     With ``init_std``, all new weights are drawn from a normal distribution of that standard
-    deviation; otherwise each layer has its own initialisation. With ``scaled_init``, layers whose
-    output is added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section
+    deviation, cut off at ``init_cutoff`` deviations; otherwise each layer has its own
+    initialisation. With ``scaled_init``, layers whose output is added to the states, and dense
+    layers of heads, have 1/√N of it, for N layers of the first kind (Radford et al., 2019, section
     2.3). With ``mix``, pool and heads read a learned mixture of the embedding and all layers
     (Peters et al., 2018, equation 1); with ``layer``, the states after that layer (0: the
     embedding).
@@ -51,6 +53,7 @@ class TrunkWithHeads:
     scaled_init: bool = False
     mix: bool = False
     layer: int | None = None
+    init_cutoff: float | None = None
 
     def __post_init__(self) -> None:
         if self.mix and self.layer is not None:
@@ -59,26 +62,31 @@ class TrunkWithHeads:
             )
         if self.mix and not self.trunk.stack.layers_alike:
             sizes = ", ".join(map(str, self.trunk.stack.state_widths))
-            raise BadInput(f"mix: embedding and layers must have the same size, not {sizes}")
+            raise BadInput(f"embedding and layers must have the same size, not {sizes}", key="mix")
         if self._layers_read and self.trunk.width != self.trunk.stack.output_width:
             key = "mix" if self.mix else "layer"
             raise BadInput(f'{key} cannot be used with features at "output", which heads must read')
+        above_zero(self, "init_cutoff")
+        if self.init_cutoff is not None and self.init_std is None:
+            raise BadFact("init_cutoff", "needs init_std, the deviation of the weights")
+        if self.init_std is not None and self.trunk.stack.init == "fan-in":
+            raise BadInput('init = "fan-in" cannot be used with init_std; set one of them')
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
-            raise BadInput("scaled_init needs Transformer layers and init_std")
+            raise BadFact("scaled_init", "needs Transformer layers and init_std")
         if self.trunk.stack.decodes:
             raise BadInput("cross = true is only for the target of an encoder-decoder")
         names = [head.name for head in self.output_heads]
         if len(set(names)) < len(names):
             raise BadInput(
-                f"output_heads: duplicate names in {', '.join(names)}; name each head once"
+                f"duplicate names in {', '.join(names)}; name each head once", key="output_heads"
             )
         if not self.trunk.embed.vocab and any(head.names_tokens for head in self.output_heads):
             raise BadInput(
-                f"output_heads: {', '.join(names)}: this trunk has no vocabulary to predict"
+                f"{', '.join(names)}: this trunk has no vocabulary to predict", key="output_heads"
             )
         per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
         if self.pool is None and per_row:
-            raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
+            raise BadInput(f"the head {per_row} reads whole rows, and there is no pool", key="pool")
 
     @property
     def encoder(self) -> Trunk:
@@ -152,14 +160,24 @@ class TrunkWithHeads:
             for head in self.output_heads
         }
         module = TrunkWithHeadsModule(self, trunk, pool, heads)
-        if self.init_std is not None:
-            for part in module.modules():
-                _draw(part, self.init_std)
-        if self.scaled_init and self.init_std is not None:
-            std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
-            for layer in cast(TransformerModule, trunk).residual_outputs:
-                _draw(layer, std)
+        self._draw(module)
         return module
+
+    def _draw(self, module: "TrunkWithHeadsModule") -> None:
+        """Draw the weights of the module from a normal distribution, if it has ``init_std``."""
+        std, cutoff, scaled = self.init_std, self.init_cutoff, self.scaled_init
+        if std is None:
+            return
+        for part in module.modules():
+            _draw(part, std, cutoff)
+        if scaled:
+            residual = cast(TransformerModule, module.trunk).residual_outputs
+            dense = (part for name, part in module.heads.named_modules() if name.endswith(".dense"))
+            for part in (*residual, *dense):
+                _draw(part, std / math.sqrt(2 * self.trunk.stack.depth), cutoff)
+        for head in self.output_heads:
+            if (own := head.output_std(self._width_read(head))) is not None:
+                _draw(module.heads.get_submodule(f"{head.name}.out"), own, cutoff)
 
     @property
     def pooled_width(self) -> int:
@@ -216,10 +234,13 @@ class TrunkWithHeads:
         return FORWARD_AND_BACKWARD * forward
 
 
-def _draw(module: nn.Module, std: float) -> None:
+def _draw(module: nn.Module, std: float, cutoff: float | None) -> None:
     """Draw weights from a normal distribution, and set biases to zero, except in scores."""
     if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=std)
+        if cutoff is None or not std:
+            nn.init.normal_(module.weight, std=std)
+        else:
+            draw_truncated(module.weight, std, cutoff)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
     if isinstance(module, Score):
@@ -249,12 +270,8 @@ class TrunkWithHeadsModule(nn.Module):
         heads: Mapping[str, nn.Module],
     ):
         super().__init__()
-        by_name = {head.name: head for head in facts.output_heads}
-        self.readers = {name: head.read for name, head in by_name.items()}
-        self.layers_of = {name: head.layers_name for name, head in by_name.items()}
-        self.outputs_of = {name: head.more_outputs for name, head in by_name.items()}
-        self.taped = {name for name, head in by_name.items() if head.takes_tape}
-        self.queries = [name for name, head in by_name.items() if head.reads_queries]
+        self.head_facts = {head.name: head for head in facts.output_heads}
+        self.queries = [head.name for head in facts.output_heads if head.reads_queries]
         self.trunk, self.pool = trunk, pool
         self.heads = nn.ModuleDict(heads)
         self.mix = ScalarMix(facts.trunk.stack.depth + 1) if facts.mix else None
@@ -303,17 +320,11 @@ class TrunkWithHeadsModule(nn.Module):
         """Compute the outputs of pool and heads."""
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head: dict[str, Tensor] = {}
-        for name, head in self.heads.items():
-            if (read := self.readers[name](encoded, pooled_BD, positions.get(name))) is None:
-                continue
-            place = {"tape": tape.under("heads").under(name)} if name in self.taped else {}
-            logits = head(*read, **place)
-            if more_outputs := self.outputs_of[name]:
-                logits, *others = logits
-                by_head |= zip(more_outputs, others, strict=True)
-            if layers_name := self.layers_of[name]:
-                by_head[layers_name], logits = logits, logits.mean(0)
-            by_head[name] = tape(f"heads.{name}.logits", logits)
+        for name, module in self.heads.items():
+            head = self.head_facts[name]
+            inputs = head.read(encoded, pooled_BD, positions.get(name))
+            if inputs is not None:
+                by_head |= head.run(module, inputs, tape.under("heads").under(name))
         return Outputs(encoded, pooled_BD, by_head)
 
     def encode(

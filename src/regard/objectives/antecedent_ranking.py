@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.core.batch import Batch, Limits, PackedTokens, TokenRow
 from regard.data.readers.examples import Mention
 from regard.data.rows.coreference_rows import DocumentRows
-from regard.ground.batch import Batch, Limits, PackedTokens, TokenRow
 from regard.models.coreference_head import COLUMNS, DOCUMENT, GENRES, ROW, CoreferenceHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective

@@ -6,16 +6,15 @@ depends on (seed, epoch, index of the row) alone.
 """
 
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from pydantic import Field
 
+from regard.core.config import Config
 from regard.data.counter_rng import streams, uniform
-from regard.ground.config import Config
-from regard.models.papers.grover import FieldTemplate
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, Rows
+from regard.text.field_template import FieldTemplate
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 ORDERING = 11  # appended to the key, which other draws use too
@@ -44,10 +43,9 @@ class FieldsLM(CausalLM):
     fields: FieldTemplate = field(default_factory=FieldTemplate)
 
     @classmethod
-    def from_config(cls, config: Config, smoothing: float) -> "FieldsLM":
-        keys = cast(FieldsConfig, config)
-        template = FieldTemplate(keys.names, keys.dropped, keys.body_only)
-        return cls("documents", smoothing, keys.weight, fields=template)
+    def from_config(cls, config: FieldsConfig, smoothing: float) -> "FieldsLM":
+        template = FieldTemplate(config.names, config.dropped, config.body_only)
+        return cls(smoothing=smoothing, loss_weight=config.weight, fields=template)
 
     def annotator(self, tokenizer: RowTokenizer) -> Annotate:
         borders = self.fields.borders(tokenizer.words)

@@ -16,19 +16,19 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from regard.core.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
 from regard.data.batches.sampler import Streams
 from regard.data.rows.block_plans import ChunkLengths, SentenceStream
 from regard.data.rows.documents import Documents
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, first_lengths
 from regard.models.papers.elmo import BiLMHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, Rows
-from regard.parts.losses import smoothed_cross_entropy
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabulary import BEGIN, END, UNKNOWN, Lexicon
@@ -54,10 +54,6 @@ class BiLM(CausalLM):
     dev_size = 5
     form: str = "streams"
     words: int = 50_000
-
-    @classmethod
-    def from_config(cls, config: BiLMConfig, smoothing: float) -> "BiLM":  # type: ignore[override]
-        return cls(smoothing=smoothing, words=config.words)
 
     def make_head(self) -> BiLMHead:  # type: ignore[override]
         return BiLMHead(self.words)

@@ -15,18 +15,18 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.core.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
 from regard.data.batches.sampler import Streams
 from regard.data.rows.block_plans import ChunkLengths, TokenStream, text_rows
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import PlanRows
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.layers.losses import mean_square, mean_square_change
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
-from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -65,17 +65,13 @@ class CausalLM(RowObjective):
     name, head = "causal-lm", NextTokenHead.name
     config: ClassVar[type[Config]] = CausalLMConfig
     makes_rows, whole_texts, per_token, scores_texts = True, True, True, True
-    form: str = "documents"  # the key ``rows`` of the table
+    fields_by_key: ClassVar = {**RowObjective.fields_by_key, "rows": "form"}
+    form: str = "documents"
     smoothing: float = 0.0
     loss_weight: float = 1.0
     mean_length: int = 0
     ar: float = 0.0
     tar: float = 0.0
-
-    @classmethod
-    def from_config(cls, config: CausalLMConfig, smoothing: float) -> "CausalLM":
-        regularisation = config.ar, config.tar
-        return cls(config.rows, smoothing, config.weight, config.mean_length, *regularisation)
 
     def make_head(self) -> NextTokenHead:
         return NextTokenHead()

@@ -18,9 +18,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, Batch
+from regard.core.config import Config
+from regard.core.errors import BadInput
+from regard.layers.losses import soft_target_losses
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.label_heads import MLMHead
@@ -28,7 +29,6 @@ from regard.models.macs import RowLengths
 from regard.models.start import read_model
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
-from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
 HEAD = MLMHead.name
@@ -120,8 +120,13 @@ class Distillation(RowObjective):
 
     @classmethod
     def from_config(cls, config: DistillationConfig, smoothing: float) -> "Distillation":
-        weights = config.weight, config.cosine
-        return cls(Teacher(config.teacher), config.temperature, *weights, config.tokens == "all")
+        return cls(
+            Teacher(config.teacher),
+            temperature=config.temperature,
+            loss_weight=config.weight,
+            cosine_weight=config.cosine,
+            all_tokens=config.tokens == "all",
+        )
 
     @property
     def members(self) -> tuple[RowObjective, ...]:

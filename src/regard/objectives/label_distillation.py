@@ -18,16 +18,16 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, Ids, Limits, PackedTokens
-from regard.ground.config import EMPTY_IS_NONE, Config
-from regard.models.papers.deit import DistilledLabelHead
+from regard.core.batch import IGNORED, Batch, Ids, Limits, PackedTokens
+from regard.core.config import EMPTY_IS_NONE, Config
+from regard.layers.losses import soft_target_losses
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
 from regard.objectives.objective import Objective, padded
-from regard.parts.losses import soft_target_losses
 
 Row = TypeVar("Row")
 
+LABEL_LAYERS = "label_layers"  # the logits of each output layer of DeiT's head
 TEACHER = "teacher"  # the key of its logits among the targets of a batch
 
 
@@ -104,7 +104,7 @@ class LabelDistillation(Objective[tuple[Row, np.ndarray], np.ndarray], Generic[R
     def _logits_by_layer(self, outputs: Outputs) -> Tensor:
         """The logits of each output layer of the head, (1 or 2, N, V)."""
         logits_NV = outputs.by_head[self.head]
-        return outputs.by_head.get(DistilledLabelHead.layers_name, logits_NV[None])
+        return outputs.by_head.get(LABEL_LAYERS, logits_NV[None])
 
     def _with_teacher(
         self,

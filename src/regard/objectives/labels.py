@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
+from regard.core.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
+from regard.layers.crf import log_partition, path_score
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.label_heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
-from regard.parts.crf import log_partition, path_score
-from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 

@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.text_files import read_lines
-from regard.ground.errors import BadInput
 from regard.metrics.entities import spans
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 

@@ -1,42 +1,42 @@
 """Pre-training objectives by name, and the recipe table that lists them."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Self
 
 from pydantic import ModelWrapValidatorHandler, PrivateAttr, create_model, model_validator
 
-from regard.ground.config import Config
+from regard.core.catalogue import Catalogue, Entry
+from regard.core.config import Config
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.paper import Paper
-from regard.models.papers import LINEAGE, bert
+from regard.models.papers import PAPERS
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.article_fields import FieldsLM
-from regard.objectives.bilm import BiLM
-from regard.objectives.causal_lm import CausalLM
-from regard.objectives.distillation import Distillation
-from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.negative_sampling import NegativeSampling
-from regard.objectives.next_sentence import NextSentence, SentenceOrder
-from regard.objectives.permutation_lm import PermutationLM
-from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
-from regard.objectives.span_boundary import SpanBoundary
-from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 
-OBJECTIVES: dict[str, type[RowObjective]] = {
-    kind.name: kind
-    for kind in (
-        *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, FieldsLM, BiLM, PermutationLM, NegativeSampling, Distillation, SpanCorruption),
-    )
-}
+OBJECTIVES = Catalogue[type[RowObjective]](
+    {
+        "masked-lm": Entry("regard.objectives.masked_lm:MaskedLM"),
+        "next-sentence": Entry("regard.objectives.next_sentence:NextSentence"),
+        "sentence-order": Entry("regard.objectives.next_sentence:SentenceOrder"),
+        "span-boundary": Entry("regard.objectives.span_boundary:SpanBoundary"),
+        "replaced-tokens": Entry("regard.objectives.replaced_tokens:ReplacedTokens"),
+        "causal-lm": Entry("regard.objectives.causal_lm:CausalLM"),
+        "fields": Entry("regard.objectives.article_fields:FieldsLM"),
+        "bilm": Entry("regard.objectives.bilm:BiLM"),
+        "permutation-lm": Entry("regard.objectives.permutation_lm:PermutationLM"),
+        "negative-sampling": Entry("regard.objectives.negative_sampling:NegativeSampling"),
+        "distillation": Entry("regard.objectives.distillation:Distillation"),
+        "span-corruption": Entry("regard.objectives.span_corruption:SpanCorruption"),
+    }
+)
 
 
 def paper_with_objectives(name: str) -> Paper:
     """The paper of that name, or BERT if the paper has no pre-training objectives."""
-    papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
-    return papers.get(name.lower(), bert.PAPER)
+    paper = PAPERS.get(name.lower())
+    return paper if paper is not None and paper.pretraining else PAPERS["bert"]
 
 
 class ObjectiveTables(Config):
@@ -73,7 +73,7 @@ class ObjectiveTables(Config):
     @property
     def distils(self) -> bool:
         """Whether one of the objectives has a teacher, and so its tokenizer."""
-        return Distillation.name in self._names
+        return "distillation" in self._names
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -87,5 +87,8 @@ class ObjectiveTables(Config):
         return Sum(*(kind.from_config(table, smoothing) for kind, table in tables))
 
 
-_tables: Any = {name: (kind.config | None, None) for name, kind in OBJECTIVES.items()}
-ObjectivesConfig = create_model("ObjectivesConfig", __base__=ObjectiveTables, **_tables)
+@cache
+def objectives_config() -> type[ObjectiveTables]:
+    """The recipe table with a table of each objective; all objectives are imported."""
+    tables: Any = {name: (kind.config | None, None) for name, kind in OBJECTIVES.items()}
+    return create_model("ObjectivesConfig", __base__=ObjectiveTables, **tables)

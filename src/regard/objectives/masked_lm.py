@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from regard.core.batch import IGNORED, BatchLimits, pack_ids
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.config import FilesConfig
 from regard.data.rows.mlm_masking import TokenMasker
-from regard.ground.batch import IGNORED, BatchLimits, pack_ids
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
 from regard.models.label_heads import MLMHead
 from regard.objectives.lexicon_phrases import Phrases
+from regard.objectives.objective import padded
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -80,10 +80,16 @@ class MaskedLM(RowObjective):
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
-        settings = config.rate, config.whole_words, smoothing, config.ngrams, config.spans
         named = config.lexicon is not None or config.tagged is not None
-        phrases = Phrases(config.lexicon or (), config.tagged) if named else None
-        return cls(*settings, loss_weight=config.weight, phrases=phrases)
+        return cls(
+            rate=config.rate,
+            whole_words=config.whole_words,
+            ngrams=config.ngrams,
+            spans=config.spans,
+            phrases=Phrases(config.lexicon or (), config.tagged) if named else None,
+            loss_weight=config.weight,
+            smoothing=smoothing,
+        )
 
     def open(self, data: Path, longest: int) -> None:
         if self.phrases is not None:
@@ -133,15 +139,13 @@ class MaskedLM(RowObjective):
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """Chosen positions and their original tokens; with ``limits``, padded to a fixed size."""
-        positions = batch.positions(self.head)
-        count = sum(map(len, positions))
+        positions_N = pack_ids(batch.positions(self.head))
+        count = len(positions_N)
         size = count if batch.limits is None else self.max_positions(batch.limits)
         if count > size:
             raise ValueError(f"{count} masked positions in a batch with room for {size}")
-        positions_N, targets_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
-        positions_N[:count] = pack_ids(positions)
-        targets_N[:count] = pack_ids(batch.targets(self.head))
-        return positions_N, targets_N
+        targets_N = pack_ids(batch.targets(self.head))
+        return padded(positions_N, size, 0), padded(targets_N, size, IGNORED)
 
     def max_positions(self, limits: BatchLimits) -> int:
         """The maximum number of chosen positions in a batch of fixed shape.

@@ -16,14 +16,15 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from regard.core.batch import IGNORED, Batch
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.counter_rng import streams, uniform
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import PlanRows, sentence_rows
-from regard.ground.batch import IGNORED, Batch
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.data.rows.row_plans import PlanRows, positions_in_rows, sentence_rows
 from regard.models.papers.context2vec import ContextHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
+from regard.objectives.objective import padded
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -53,10 +54,6 @@ class NegativeSampling(RowObjective):
     power: float = 0.75
     smoothing: float = 0.0
     counts_V: np.ndarray | None = field(default=None, compare=False, repr=False)
-
-    @classmethod
-    def from_config(cls, config: NegativeSamplingConfig, smoothing: float) -> "NegativeSampling":
-        return cls(config.negatives, config.power)
 
     def make_head(self) -> ContextHead:
         return ContextHead()
@@ -92,13 +89,13 @@ class NegativeSampling(RowObjective):
             lengths_B = np.array([len(example.row.tokens) for example in rows])
             tokens_T = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
             row_T = np.repeat(np.arange(len(rows)), lengths_B)
-            place_T = np.arange(len(tokens_T)) - (np.cumsum(lengths_B) - lengths_B)[row_T]
-            inside_T = (place_T > 0) & (place_T < lengths_B[row_T] - 1)
+            position_T = positions_in_rows(lengths_B)
+            inside_T = (position_T > 0) & (position_T < lengths_B[row_T] - 1)
             at_N = np.flatnonzero(inside_T & (tokens_T != tokenizer.unk))
             stream_N1 = streams(key, indices)[row_T[at_N], None]
-            numbers_NK = place_T[at_N, None] * self.negatives + np.arange(self.negatives)
+            numbers_NK = position_T[at_N, None] * self.negatives + np.arange(self.negatives)
             drawn_NK = np.searchsorted(shares_V, uniform(stream_N1, numbers_NK), side="right")
-            around = place_T[at_N] - 1, place_T[at_N] + 1, place_T[at_N]
+            around = position_T[at_N] - 1, position_T[at_N] + 1, position_T[at_N]
             read_PN = np.stack([*around, tokens_T[at_N], *drawn_NK.T])
             of_rows = np.split(read_PN, np.cumsum(np.bincount(row_T[at_N], minlength=len(rows))), 1)
             return [
@@ -120,9 +117,7 @@ class NegativeSampling(RowObjective):
             shifts = np.repeat(batch.starts, [part.shape[1] for part in parts])
             read_PN[:, :count] = torch.from_numpy(np.concatenate(parts, axis=1))
             read_PN[:AROUND, :count] += torch.from_numpy(shifts)
-        targets_N = torch.full((size,), IGNORED)
-        targets_N[:count] = 0
-        return read_PN, targets_N
+        return read_PN, padded(torch.zeros(count, dtype=torch.int64), size, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         logits_NK, real_N = outputs.by_head[self.head].float(), batch.targets[self.head] != IGNORED

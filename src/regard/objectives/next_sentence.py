@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import PlanRows, RowPlan
 from regard.data.rows.sentence_pairs import ordered_pairs, sentence_pairs
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
 from regard.models.label_heads import SentencePairHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.rows import RowObjective
@@ -43,10 +43,6 @@ class SentencePairObjective(RowObjective):
     pairs: ClassVar[Callable[..., RowPlan]]
     short: float = 0.1
     smoothing: float = 0.0
-
-    @classmethod
-    def from_config(cls, config: SentencePairConfig, smoothing: float) -> "SentencePairObjective":
-        return cls(config.short, smoothing)
 
     def make_head(self) -> SentencePairHead:
         return SentencePairHead()

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, Ids, Limits, PackedTokens, as_row, pack_texts
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import Batch, Ids, Limits, PackedTokens, as_row, pack_texts
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.trunk_with_heads import Outputs
-from regard.parts.losses import smoothed_cross_entropy
 
 Item = TypeVar("Item", bound=tuple)
 Target = TypeVar("Target")
@@ -25,6 +25,11 @@ class Objective(Generic[Item, Target]):
 
     head: ClassVar[str]  # name of the head in the outputs of the model
     per_token: ClassVar[bool] = False  # each token has a target; otherwise each row
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the losses that a call returns, each a mean over its own targets: heads."""
+        return (self.head,)
 
     @property
     def fingerprint(self) -> str:

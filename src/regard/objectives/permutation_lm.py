@@ -17,13 +17,13 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.core.batch import IGNORED
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.rows.block_plans import FramedBlocks, TokenStream
 from regard.data.rows.documents import Documents
 from regard.data.rows.factorization import FactorizationSampler
 from regard.data.rows.row_plans import PlanRows
-from regard.ground.batch import IGNORED
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
 from regard.models.papers.xlnet.two_stream import PermutationLMHead, TwoStreamModule
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
@@ -64,10 +64,6 @@ class PermutationLM(RowObjective):
     memory: int = 0
     smoothing: float = 0.0
     chunk: int = 0
-
-    @classmethod
-    def from_config(cls, config: PermutationLMConfig, smoothing: float) -> "PermutationLM":
-        return cls(config.one_in, config.words, config.memory, smoothing, config.chunk)
 
     def make_head(self) -> PermutationLMHead:
         return PermutationLMHead()

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, pack_ids
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.core.batch import IGNORED, Batch, pack_ids
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers.electra import Joint, JointOutputs, ReplacedTokenHead
 from regard.models.transformer import Stack
@@ -80,7 +80,8 @@ class ReplacedTokens(RowObjective):
         size, sizes = facts.trunk.token_width, self._generator_sizes(cast(Stack, facts.trunk.stack))
         embedding_size = None if sizes["width"] == size else size
         head = self.generator.make_head()
-        generator = TrunkWithHeads(facts.trunk, None, (head,), facts.init_std)
+        init = {name: getattr(facts, name) for name in ("init_std", "init_cutoff")}
+        generator = TrunkWithHeads(facts.trunk, None, (head,), **init)
         smaller = change(generator, **sizes, embedding_size=embedding_size)
         return Joint(facts, fit_heads(smaller), self.temperature)
 

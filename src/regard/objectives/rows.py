@@ -9,25 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import exp
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.core.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenRow, pack_rows
+from regard.core.config import Config
 from regard.data.batches.document_dataset import DocumentDataset, RowStreams
 from regard.data.batches.sampler import Streams
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import PlanRows, full_rows
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, Limits, TokenRow, pack_rows
-from regard.ground.config import Config
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.macs import RowLengths
-from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
-from regard.objectives.objective import Objective
-from regard.parts.losses import smoothed_cross_entropy
+from regard.objectives.objective import Objective, padded
+from regard.text.field_template import FieldTemplate
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -76,30 +76,70 @@ Annotate = Callable[[Rows, np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 """(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
 
-class RowObjective(Objective[AnnotatedRow, object]):
+class RowMaker:
+    """Base class of objectives that make rows of documents, by default filled with sentences.
+
+    Rows may be read in streams, with a state that is carried from row to row.
+    """
+
+    head: ClassVar[str]  # name of the targets with which rows are made, if there are some
+    whole_texts: ClassVar[bool] = False  # documents are not divided into sentences
+    fields: FieldTemplate | None = None  # the fields of documents that are records
+
+    @property
+    def joins_documents(self) -> bool:
+        """Whether a row may hold several documents, whose tokens see each other."""
+        return True
+
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
+        """Rows of at most ``longest`` tokens; default: filled with consecutive sentences."""
+        plan = full_rows(documents, template.frame(1), longest)
+        return lambda epoch: plan
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether rows are read in streams."""
+        return False
+
+    def initial_state(self, model: nn.Module, streams: int) -> object:
+        """The state at the beginning of ``streams`` streams."""
+        raise NotImplementedError
+
+    def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
+        """Training rows in streams."""
+        return RowStreams.of(rows, limits)
+
+    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
+        """Development rows in streams; None: each row is read on its own."""
+        return None
+
+
+class RowObjective(RowMaker, Objective[AnnotatedRow, object]):
     """Objective over rows of documents.
 
-    ``config`` is the type of its table ``[objective.NAME]`` in recipes. At most one objective of a
-    ``Sum`` ``makes_rows``; by default rows are filled with sentences.
+    ``config`` is the type of its table ``[objective.NAME]`` in recipes. Of the objectives of a
+    ``Sum``, at most one ``makes_rows``; the others add targets to these.
     """
 
     name: ClassVar[str]
     config: ClassVar[type[Config]]
     sides: ClassVar[tuple[str, ...]] = TrunkWithHeads.sides  # of the model that it trains
     makes_rows: ClassVar[bool] = False
-    whole_texts: ClassVar[bool] = False  # documents are not divided into sentences
     orders_rows: ClassVar[bool] = False  # rows have factorization orders
     scores_texts: ClassVar[bool] = False  # the trained model gives texts a probability
     smooths: ClassVar[bool] = True  # label smoothing applies
     dev_size: ClassVar[int] = 3
-    fields: FieldTemplate | None = None  # the fields of documents that are records
+    fields_by_key: ClassVar[Mapping[str, str]] = {"weight": "loss_weight"}  # with other names
     smoothing: float  # label smoothing
     loss_weight: float = 1.0  # in the sum of all objectives
 
     @classmethod
-    def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
-        """Make the objective from the settings of a recipe table."""
-        raise NotImplementedError
+    def from_config(cls, config: Any, smoothing: float) -> Self:
+        """Make the objective of a recipe table, whose keys are its fields."""
+        keys = type(config).model_fields
+        settings = {cls.fields_by_key.get(key, key): getattr(config, key) for key in keys}
+        settings["smoothing"] = smoothing
+        return cls(**settings)
 
     @property
     def members(self) -> "tuple[RowObjective, ...]":
@@ -134,28 +174,6 @@ class RowObjective(Objective[AnnotatedRow, object]):
         """Floating-point operations of one step that ``training_flops`` does not count."""
         return 0.0
 
-    @property
-    def carries_state(self) -> bool:
-        """Whether rows are read in streams, with a state that is carried from row to row."""
-        return False
-
-    def initial_state(self, model: nn.Module, streams: int) -> object:
-        """The state at the beginning of ``streams`` streams."""
-        raise NotImplementedError
-
-    def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Training rows in streams, for an objective that carries state."""
-        return RowStreams.of(rows, limits)
-
-    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams; None: each row is read on its own."""
-        return None
-
-    @property
-    def joins_documents(self) -> bool:
-        """Whether a row may hold several documents, whose tokens see each other."""
-        return True
-
     def make_head(self) -> AnyHead:
         """Make the head that the objective trains."""
         raise NotImplementedError
@@ -169,11 +187,6 @@ class RowObjective(Objective[AnnotatedRow, object]):
 
     def check_vocabulary(self, size: int) -> None:
         """Raise BadInput if a vocabulary of this size is too small."""
-
-    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Rows of at most ``longest`` tokens; default: filled with consecutive sentences."""
-        plan = full_rows(documents, template.frame(1), longest)
-        return lambda epoch: plan
 
     def count_words(self, documents: Sequence[Documents], vocab: int) -> "RowObjective":
         """Return the objective with the word counts of the training documents, if it needs them."""
@@ -195,9 +208,8 @@ class RowObjective(Objective[AnnotatedRow, object]):
 
     def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
         """(positions, targets) of a batch; default: one target per row."""
-        targets_B = torch.full((batch.rows,), IGNORED)
-        targets_B[: len(batch.examples)] = torch.tensor(batch.targets(self.head))
-        return None, targets_B
+        targets_B = torch.tensor(batch.targets(self.head), dtype=torch.int64)
+        return None, padded(targets_B, batch.rows, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, targets = outputs.by_head[self.head], batch.targets[self.head]

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.ground.batch import (
+from regard.core.batch import (
     IGNORED,
     Batch,
     BatchLimits,
@@ -33,12 +33,12 @@ from regard.ground.batch import (
     TokenRow,
     pack_texts,
 )
-from regard.ground.pytree import TensorTree
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.pytree import TensorTree
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.row_pooling import RowPooling
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
-from regard.parts.losses import smoothed_cross_entropy
 
 TextGroup = tuple[Sequence[TokenRow], float]  # rows of the texts; their score, or NaN: not learned
 TEXTS = "texts"  # targets of in-batch negatives: numbers (N, S) of texts, equal for equal texts

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import (
+from regard.core.batch import (
     IGNORED,
     Batch,
     Ids,
@@ -19,8 +19,8 @@ from regard.ground.batch import (
     pack,
     pack_ids,
 )
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.objective import PairObjective

@@ -15,12 +15,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from regard.core.batch import IGNORED, pack_ids
+from regard.core.config import Config
 from regard.data.rows.mlm_masking import span_starts
-from regard.ground.batch import IGNORED, pack_ids
-from regard.ground.config import Config
 from regard.models.heads import AnyHead
 from regard.models.papers.spanbert import SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.objective import padded
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -101,15 +102,12 @@ class SpanBoundary(RowObjective):
 
         With ``limits``, both are padded to the fixed size of masked LM.
         """
-        positions, targets = batch.positions(self.head), batch.targets(self.head)
-        count = sum(map(len, targets))
-        size = count if batch.limits is None else self.masked.max_positions(batch.limits)
-        positions_3N = torch.zeros(3, size, dtype=torch.int64)
-        targets_N = torch.full((size,), IGNORED)
-        for row in range(3):
-            positions_3N[row, :count] = pack_ids([at[row] for at in positions])
-        targets_N[:count] = pack_ids(targets)
-        return positions_3N, targets_N
+        targets_N, positions = pack_ids(batch.targets(self.head)), batch.positions(self.head)
+        limits = batch.limits
+        size = len(targets_N) if limits is None else self.masked.max_positions(limits)
+        columns = (pack_ids([at[row] for at in positions]) for row in range(3))
+        positions_3N = torch.stack([padded(column_N, size, 0) for column_N in columns])
+        return positions_3N, padded(targets_N, size, IGNORED)
 
     def expected_positions(self, tokens: int) -> int:
         return self.masked.expected_positions(tokens)

@@ -9,21 +9,24 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.batches.document_dataset import DocumentDataset
-from regard.data.batches.sampler import Streams
+from regard.core.batch import Batch, BatchLimits, Limits
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import Passage, PlanRows
-from regard.ground.batch import Batch, BatchLimits, Limits
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.data.rows.row_plans import Passage
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
 from regard.models.macs import RowLengths, first_lengths
-from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective
-from regard.objectives.rows import AnnotatedRow, RowObjective, Rows, at_all_tokens, collate_rows
-from regard.text.templates import RowBuilder
+from regard.objectives.rows import (
+    AnnotatedRow,
+    RowMaker,
+    RowObjective,
+    Rows,
+    at_all_tokens,
+    collate_rows,
+)
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
@@ -32,9 +35,8 @@ class Sum(Objective[AnnotatedRow, object]):
 
     A call returns the loss of each member, summed over the batch; the training loop divides it by
     the member's weights over the step, so that each loss becomes a mean over its own targets, and
-    adds the members up. An objective may consist of several members. At most one member makes the
-    rows; the others add targets to them, in the order given. If none does, rows are filled with
-    sentences.
+    adds the members up. An objective may consist of several members. At most one makes the rows
+    (``row_maker``); the others add targets to them, in the order given.
     """
 
     def __init__(self, *objectives: RowObjective):
@@ -54,7 +56,7 @@ class Sum(Objective[AnnotatedRow, object]):
             )
         self.objectives = objectives
         self.members = tuple(member for each in objectives for member in each.members)
-        self._row_maker = (*makers, *objectives)[0]
+        self.row_maker: RowMaker = (*makers, *objectives)[0]
         for head in {member.head for member in self.members}:
             names = [o.name for o in objectives for member in o.members if member.head == head]
             if len(names) > 1:
@@ -94,6 +96,10 @@ class Sum(Objective[AnnotatedRow, object]):
         return next(filter(None, teachers), None)
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(member.head for member in self.members)
+
+    @property
     def fingerprint(self) -> str:
         return "".join(objective.fingerprint for objective in self.objectives)
 
@@ -105,25 +111,6 @@ class Sum(Objective[AnnotatedRow, object]):
         for objective in self.objectives:
             objective.to(device)
 
-    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
-        """Rows of at most ``longest`` tokens, from the objective that makes them."""
-        return self._row_maker.rows(documents, template, longest, seed)
-
-    @property
-    def joins_documents(self) -> bool:
-        """Whether a row may hold several documents, whose tokens see each other."""
-        return self._row_maker.joins_documents
-
-    @property
-    def whole_texts(self) -> bool:
-        """Whether documents stay whole, and are not divided into sentences."""
-        return self._row_maker.whole_texts
-
-    @property
-    def fields(self) -> FieldTemplate | None:
-        """The fields of documents that are records; None: documents are texts."""
-        return self._row_maker.fields
-
     def count_words(self, documents: Sequence[Documents], vocab: int) -> "Sum":
         """Return the sum with word counts of the training documents, where they are needed."""
         return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
@@ -131,7 +118,7 @@ class Sum(Objective[AnnotatedRow, object]):
     def annotator(self, tokenizer: RowTokenizer) -> Callable[..., list[AnnotatedRow]]:
         """A function that makes rows with the targets of all members from passages."""
         annotators = [member.annotator(tokenizer) for member in self.members]
-        head = self._row_maker.head
+        head = self.row_maker.head
 
         def annotate_all(
             passages: Sequence[Passage], indices: np.ndarray, key: tuple[int, ...]
@@ -160,31 +147,13 @@ class Sum(Objective[AnnotatedRow, object]):
         extra = sum(each.extra_flops(facts, lengths, positions) for each in self.objectives)
         return facts.training_flops(lengths, positions) + extra
 
+    def initial_state(self, model: nn.Module, streams: int) -> object:
+        """The state at the beginning of ``streams`` streams."""
+        return self.row_maker.initial_state(model, streams)
+
     @property
     def eager(self) -> bool:
         return any(member.eager for member in self.members)
-
-    @property
-    def carries_state(self) -> bool:
-        """Whether rows are read in streams."""
-        return any(objective.carries_state for objective in self.objectives)
-
-    def initial_state(self, model: nn.Module, streams: int) -> object:
-        """The state at the beginning of ``streams`` streams."""
-        return self._carrier.initial_state(model, streams)
-
-    def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Training rows in streams, from the objective that carries state."""
-        return self._carrier.train_streams(rows, limits)
-
-    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
-        """Development rows in streams; None: each row is read on its own."""
-        return self._carrier.dev_streams(rows, limits) if self.carries_state else None
-
-    @property
-    def _carrier(self) -> RowObjective:
-        """The objective whose state is carried."""
-        return next(objective for objective in self.objectives if objective.carries_state)
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         return self.members[0].length(example)
@@ -199,7 +168,7 @@ class Sum(Objective[AnnotatedRow, object]):
         The chunks of streams have one length, lie in a rectangle and are never padded.
         """
         lengths = [len(example.row.tokens) for example in examples]
-        if self.carries_state and (limits is not None or len({*lengths}) == 1):
+        if self.row_maker.carries_state and (limits is not None or len({*lengths}) == 1):
             limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
         if len(self.members) == 1:
             batch = self.members[0].collate(examples, limits)

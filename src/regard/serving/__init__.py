@@ -1,1 +1,1 @@
-"""Floor 7: the HTTP server. The engine batches the requests of all doors (lists of routes)."""
+"""The HTTP server: its engine batches the requests of all APIs (lists of routes)."""

@@ -1,7 +1,7 @@
-"""The ASGI application: keys, request ids, errors, log and metrics around the routes of all doors.
+"""The ASGI application: keys, request ids, errors, log and metrics around the routes of all APIs.
 
-Every path but /health needs a key, if there are keys. An error is answered in the shape of its
-door, in one line, without paths of this machine and without a traceback.
+Every path but /health and the page at / needs a key, if there are keys. An error is answered in the
+shape of its API, in one line, without paths of this machine and without a traceback.
 """
 
 import asyncio
@@ -9,200 +9,269 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
-from regard.ground.errors import BadInput
-from regard.serving.api_keys import digest_key
-from regard.serving.doors.door import (
-    Door,
-    DoorRoute,
-    Exchange,
+from regard.core.errors import BadInput, shown
+from regard.core.machine import trim_heap
+from regard.serving.apis.json_body import encode_json, json_response
+from regard.serving.apis.request import API, APIRequest, Endpoint, Handler, Services
+from regard.serving.engine import ServingEngine
+from regard.serving.rates import RateLimiter, client_address, count_tokens_of
+from regard.serving.request_errors import (
+    FAILED,
+    BadRequest,
+    DeadlineExceeded,
+    Failure,
     Forbidden,
+    Gone,
     MethodNotAllowed,
     NotAllowed,
     NotFound,
-    Services,
-    encode_json,
-    json_response,
+    Overloaded,
+    RequestError,
+    TwoLengths,
+    UnknownHost,
+    forget_frames,
 )
-from regard.serving.doors.images import PixelRoom
-from regard.serving.engine import ServingEngine
-from regard.serving.errors import DeadlineExceeded, Failure, Refusal, hide_paths
-from regard.serving.replays import Replays
-from regard.serving.request_threads import RequestThreads
-from regard.serving.settings import ServerSettings
+from regard.serving.settings import ServerSettings, digest_key, host_name, is_allowed
 
 LOG = logging.getLogger("regard.serving")
 ACCESS = logging.getLogger("regard.access")
 OPEN_PATHS = re.compile(r"/health(/live|/ready)?")  # without a key
 KEY = 'a key, as "Authorization: Bearer KEY"'
 ADMIN_ONLY = "this path needs an administrator's key"
+MOST_REQUESTS = 1_024  # that are read or answered at a time; /health always answers
+TRIM_SECONDS = 1.0  # after a large request; a heap takes some time to be searched
 WATCHED_AFTER = 0.05  # seconds after which a client that goes away is noticed
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALLOWED_HEADERS = ["authorization", "content-type", "x-api-key", "x-request-id"]
 ALLOWED_HEADERS += ["x-request-timeout-seconds"]
+EXPOSED_HEADERS = ["x-request-id", "retry-after"]
+EXPOSED_HEADERS += [
+    f"x-ratelimit-{name}-{unit}"
+    for unit in ("requests", "tokens")
+    for name in ("limit", "remaining", "reset")
+]
 CLIENT_HEADER = re.compile(r"x-stainless-[a-z-]{1,64}")  # which OpenAI's clients send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
+@dataclass(frozen=True)
+class PathRoute:
+    """ASGI application of one path: its endpoints by method, and the API of its errors."""
 
-@dataclass(eq=False)
-class PathTree:
-    """Routes by method and path; a part {name} of a path stands for any text without a slash."""
+    app: "App"
+    path: str
+    api: API
+    by_method: Mapping[str, tuple[API, Endpoint]]
 
-    exact: dict[str, dict[str, tuple[Door, DoorRoute]]] = field(default_factory=dict)
-    patterns: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app.answer(self, scope, receive, send)
 
-    def add(self, door: Door, route: DoorRoute) -> None:
-        """Add a route."""
-        if route.path not in self.exact and "{" in route.path:
-            parts = re.split(r"\{(\w+)\}", route.path)
-            parts[::2] = map(re.escape, parts[::2])
-            parts[1::2] = (f"(?P<{name}>[^/]+)" for name in parts[1::2])
-            self.patterns.append((re.compile("".join(parts)), route.path))
-        by_method = self.exact.setdefault(route.path, {})
-        if route.method in by_method:
-            raise ValueError(f"two routes for {route.method} {route.path}")
-        by_method[route.method] = (door, route)
-
-    @property
-    def addresses(self) -> frozenset[str]:
-        """All paths as messages write them, with parts in capitals, such as /models/NAME."""
-        return frozenset(re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), p) for p in self.exact)
-
-    def find(self, path: str) -> tuple[str, dict[str, str]] | None:
-        """The path of a route and the texts of its parts, for the path of a request."""
-        if path in self.exact and "{" not in path:
-            return path, {}
-        for pattern, name in self.patterns:
-            if match := pattern.fullmatch(path):
-                return name, match.groupdict()
-        return None
+    def endpoint(self, method: str) -> tuple[API, Endpoint | None]:
+        """The endpoint of a method, and the API of its errors."""
+        return self.by_method.get("GET" if method == "HEAD" else method, (self.api, None))
 
 
 class App:
-    """ASGI application over an engine and doors."""
+    """ASGI application over an engine and APIs: the router of Starlette, and all around its routes.
 
-    def __init__(self, engine: ServingEngine, doors: Sequence[Door], settings: ServerSettings):
+    The middleware of Starlette does not do the same: key, size and rate of a request are checked by
+    its endpoint before the body is read, and errors and preflights depend on the path.
+    """
+
+    def __init__(self, engine: ServingEngine, apis: Sequence[API], settings: ServerSettings):
         self.engine, self.settings = engine, settings
-        replays = Replays(settings.replay_bytes, settings.replay_seconds)
-        pixels, threads = PixelRoom(settings.limits.pixels), RequestThreads()
-        self.services = Services(settings, replays, doors, pixels, threads)
-        self.routes = PathTree()
-        for door in doors:
-            for route in door.routes:
-                self.routes.add(door, route)
-        self.default = doors[0]
+        self.services = Services(settings, engine.limits, engine.threads)
+        self.services.apis += apis
+        by_path: dict[str, dict[str, tuple[API, Endpoint]]] = {}
+        for api in apis:
+            for route in api.routes:
+                by_method = by_path.setdefault(route.path, {})
+                if route.method in by_method:
+                    raise ValueError(f"two routes for {route.method} {route.path}")
+                by_method[route.method] = (api, route)
+        paths = sorted(by_path, key=lambda path: "{" in path)  # no pattern hides a path
+        first = {path: next(iter(by_path[path].values()))[0] for path in paths}
+        routes = [Route(path, PathRoute(self, path, first[path], by_path[path])) for path in paths]
+        self.router = Router(
+            routes, redirect_slashes=False, default=self._answer_unknown, lifespan=self._lifespan
+        )
+        self.addresses = frozenset(  # as messages write them, such as /models/NAME
+            re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path) for path in paths
+        )
+        self.limiter = RateLimiter(settings.rates)
+        self.working = 0  # requests that are read or answered
+        self._trimming: asyncio.Future[None] | None = None
+        self._heap_has_grown = False  # by requests that ended since it was last trimmed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-        elif scope["type"] == "http":
-            await self._answer(scope, receive, send)
+        await self.router(scope, receive, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            kind = (await receive())["type"].removeprefix("lifespan.")
-            if kind == "shutdown":
-                await asyncio.get_running_loop().run_in_executor(None, self.engine.close)
-            await send({"type": f"lifespan.{kind}.complete"})
-            if kind == "shutdown":
-                return
+    @asynccontextmanager
+    async def _lifespan(self, _: object) -> AsyncIterator[None]:
+        yield
+        await asyncio.get_running_loop().run_in_executor(None, self.engine.close)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        start, request = time.perf_counter(), Request(scope, receive)
-        given = request.headers.get("x-request-id", "")
-        id_ = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-        exchange = Exchange(request, self.engine, id_, self.settings.limits, self.services)
-        match = self.routes.find(scope["path"])
-        path, parts = match or ("unknown", {})
-        scope["path_params"] = parts
-        by_method = self.routes.exact.get(path, {})
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        door, route = by_method.get(method, (None, None))
-        if door is None:
-            door = next(iter(by_method.values()), (self.default, None))[0]
+    async def _answer_unknown(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a path without a route, by the API of its prefix, else by the first."""
+        apis = self.services.apis
+        near = (api for api in apis if api.prefix and scope["path"].startswith(api.prefix))
+        await self.answer(PathRoute(self, "unknown", next(near, apis[0]), {}), scope, receive, send)
+
+    async def answer(self, route: PathRoute, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, count it, and write its line of the log."""
+        start, http = time.perf_counter(), Request(scope, receive)
+        named = http.headers.get("x-request-id", "")
+        id_ = named if REQUEST_ID.fullmatch(named) else uuid.uuid4().hex
+        request = APIRequest(http, self.engine, id_, self.settings.limits, self.services)
+        self.working += 1
         try:
-            response = await self._respond(exchange, route, by_method)
-        except asyncio.CancelledError:
+            with closing(request):
+                status = await self._send(request, route, send)
+        finally:
+            self.working -= 1
+        if request.is_large:
+            self._heap_has_grown = True
+            if self._trimming is None or self._trimming.done():
+                self._trimming = asyncio.ensure_future(self._trim_heap())
+        self._note(request, route.path, status, time.perf_counter() - start)
+
+    async def _trim_heap(self) -> None:
+        """Give the memory of large requests back to the system, once after several.
+
+        Those that end meanwhile are followed by another time.
+        """
+        while self._heap_has_grown:
+            self._heap_has_grown = False
+            await asyncio.sleep(TRIM_SECONDS)
+            with suppress(RequestError):  # the server is stopping
+                await self.services.threads.run(trim_heap)
+
+    async def _send(self, request: APIRequest, route: PathRoute, send: Send) -> int:
+        """Send the answer, and return its status."""
+        http = request.http
+        api, endpoint = route.endpoint(http.method)
+        try:
+            response = await self._respond(request, endpoint, route.by_method)
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
-            response = self._error(door, error, id_)
-        response.headers["x-request-id"] = id_
-        self._allow_origin(request, response)
+        except BadInput as error:
+            response = self._error(api, BadRequest.of(error, self.addresses))
+            forget_frames(error)
+        except RequestError as error:
+            response = self._error(api, error)
+            forget_frames(error)
+        except BaseException as error:  # also a panic of a library in Rust
+            LOG.error("request %s failed", request.id, exc_info=error)
+            response = self._error(api, Failure(FAILED))
+            forget_frames(error)
+        response.headers["x-request-id"] = request.id
+        if request.client is not None:
+            response.headers.update(request.client.headers)
+        self._allow_origin(http, response)
         try:
-            await response(scope, receive, send)
+            await response(http.scope, http.receive, send)
         except Exception as error:  # in the middle of a stream
-            LOG.error("request %s failed", id_, exc_info=error)
-        self._note(exchange, path, response.status_code, time.perf_counter() - start)
+            LOG.error("request %s failed", request.id, exc_info=error)
+        return response.status_code
 
     async def _respond(
-        self,
-        exchange: Exchange,
-        route: DoorRoute | None,
-        by_method: Mapping[str, tuple[Door, DoorRoute]],
+        self, request: APIRequest, endpoint: Endpoint | None, by_method: Mapping[str, object]
     ) -> Response:
-        request, keys = exchange.request, self.settings.keys
-        if request.method == "OPTIONS" and self._origin(request):
-            return self._preflight(request, by_method)
-        if keys is not None and not OPEN_PATHS.fullmatch(request.url.path):
-            admin = route is not None and route.admin
-            key = _key_of(request)
-            if key is None and route is not None and route.key_in_body is not None:
-                await exchange.read_body()
-                key = route.key_in_body(exchange.body)
+        http, services = request.http, self.services
+        if {"content-length", "transfer-encoding"} <= {*http.headers}:
+            raise TwoLengths("write Content-Length or Transfer-Encoding, not both")
+        is_open = OPEN_PATHS.fullmatch(http.scope["path"]) is not None
+        if not is_open:
+            if self.working > MOST_REQUESTS:
+                raise Overloaded("too many requests at a time; try again later", 1)
+            self._check_host(http)
+        if http.method == "OPTIONS" and self._origin(http):
+            return self._preflight(http, by_method)
+        await self._check_key(request, endpoint, is_open=is_open)
+        if not is_open:
+            self._count_request(request)
+        if not by_method:
+            raise NotFound("there is no such path; /docs lists all")
+        if endpoint is None:
+            raise MethodNotAllowed(by_method)
+        await request.read_body(services.bodies)
+        if endpoint.admin:  # models are loaded for as long as it takes
+            return await _unless_gone(endpoint.handler, request)
+        try:
+            async with asyncio.timeout(request.deadline) as request.timeout:
+                return await _unless_gone(endpoint.handler, request)
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {request.deadline:g} s") from None
+
+    async def _check_key(
+        self, request: APIRequest, endpoint: Endpoint | None, *, is_open: bool
+    ) -> None:
+        """Refuse a request without the key that its endpoint needs."""
+        keys = self.settings.keys
+        admin = endpoint is not None and endpoint.admin
+        if keys is not None and not (is_open or (endpoint is not None and endpoint.open)):
+            key = _key_of(request.http)
+            if key is None and endpoint is not None and endpoint.key_in_body is not None:
+                await request.read_body(self.services.unknown)
+                key = endpoint.key_in_body(request.body)
             if not keys.admit(key):
+                self._count_request(request)
                 raise NotAllowed(f"this path needs {KEY}" if key is None else "wrong key")
             if admin and not keys.admit(key, admin=True):
                 raise Forbidden(ADMIN_ONLY)
-            exchange.owner = digest_key(key)
-        elif route is not None and route.admin:
+            request.owner = digest_key(key)
+        elif admin:
             raise NotAllowed(ADMIN_ONLY)
-        if not by_method:
-            raise NotFound("there is no such path; /docs lists all")
-        if route is None:
-            raise MethodNotAllowed(by_method)
-        await exchange.read_body()
-        if route.admin:  # models are loaded for as long as it takes
-            return await _unless_gone(route.handler(exchange), request)
-        try:
-            async with asyncio.timeout(exchange.deadline) as exchange.timeout:
-                return await _unless_gone(route.handler(exchange), request)
-        except TimeoutError:
-            raise DeadlineExceeded(f"no answer within {exchange.deadline:g} s") from None
 
-    def _error(self, door: Door, error: Exception, id_: str) -> Response:
-        if isinstance(error, BadInput):
-            error = BadRequest(hide_paths(str(error), self.routes.addresses))
-        if not isinstance(error, Refusal):
-            LOG.error("request %s failed", id_, exc_info=error)
-            error = Failure("the request failed; the log of the server has the reason")
+    def _count_request(self, request: APIRequest) -> None:
+        """Count a request for its key, or its address if it has none, or refuse it."""
+        if self.settings.rates:
+            address = request.http.client
+            host = client_address(None if address is None else address.host)
+            request.client = self.limiter.client(request.owner or host)
+            count_tokens_of(request.client.begin())
+
+    def _check_host(self, http: Request) -> None:
+        """Refuse a request by a name under which this server is not known.
+
+        Starlette's ``TrustedHostMiddleware`` knows neither loopback addresses nor shapes of errors.
+        """
+        host, names = http.headers.get("host"), self.settings.hosts
+        if names is not None and host is not None and not is_allowed(host, names):
+            raise UnknownHost(
+                f"this server does not answer as {shown(host_name(host))}; "
+                "if that is its name, start it with that as an allowed host"
+            )
+
+    def _error(self, api: API, error: RequestError) -> Response:
         self.engine.metrics.rejected.labels(error.kind).inc()
-        response = json_response(door.error(error.status, error.kind, str(error)), error.status)
+        response = json_response(api.error(error.status, error.kind, str(error)), error.status)
         response.headers.update(error.headers)
         return response
 
-    def _origin(self, request: Request) -> str | None:
-        origin = request.headers.get("origin")
+    def _origin(self, http: Request) -> str | None:
+        origin = http.headers.get("origin")
         allowed = self.settings.cors
         return origin if origin is not None and (origin in allowed or "*" in allowed) else None
 
-    def _allow_origin(self, request: Request, response: Response) -> None:
-        if (origin := self._origin(request)) is not None:
+    def _allow_origin(self, http: Request, response: Response) -> None:
+        if (origin := self._origin(http)) is not None:
             response.headers["access-control-allow-origin"] = origin
-            response.headers["access-control-expose-headers"] = "x-request-id, retry-after"
+            response.headers["access-control-expose-headers"] = ", ".join(EXPOSED_HEADERS)
             response.headers["vary"] = "Origin"
 
-    def _preflight(self, request: Request, by_method: Mapping[str, object]) -> Response:
-        names = request.headers.get("access-control-request-headers", "").lower().split(",")
+    def _preflight(self, http: Request, by_method: Mapping[str, object]) -> Response:
+        """The answer to a preflight: Starlette's ``CORSMiddleware`` knows no methods of a path."""
+        names = http.headers.get("access-control-request-headers", "").lower().split(",")
         known = (name.strip() for name in names if CLIENT_HEADER.fullmatch(name.strip()))
         headers = {
             "access-control-allow-methods": ", ".join(sorted(by_method) or ["GET", "POST"]),
@@ -211,44 +280,28 @@ class App:
         }
         return Response(status_code=204, headers=headers)
 
-    def _note(self, exchange: Exchange, path: str, status: int, seconds: float) -> None:
+    def _note(self, request: APIRequest, path: str, status: int, seconds: float) -> None:
         """Count a request, and write its line of the log."""
         metrics = self.engine.metrics
         metrics.requests.labels(path, str(status)).inc()
         metrics.latency.labels(path).observe(seconds)
-        more = {k: v for k, v in exchange.log.items() if k != "texts" or self.settings.log_texts}
-        line: dict[str, object] = {
-            "id": exchange.id,
-            "method": exchange.request.method,
-            "path": path,
-        }
+        more = {k: v for k, v in request.log.items() if k != "texts" or self.settings.log_texts}
+        line: dict[str, object] = {"id": request.id, "method": request.http.method, "path": path}
         line |= {"status": status, "ms": round(seconds * 1_000, 2), **more}
         ACCESS.info("%s", encode_json(line).decode())
 
 
-class BadRequest(Refusal):
-    """The input is wrong."""
-
-    status, kind = 400, "bad_input"
-
-
-class Gone(Refusal):
-    """Nobody waits for the answer."""
-
-    status, kind = 499, "client_gone"
-
-
-def _key_of(request: Request) -> str | None:
+def _key_of(http: Request) -> str | None:
     """The key of a request: "Authorization: Bearer KEY", or "X-API-Key: KEY"."""
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if kind.lower() == "bearer" else request.headers.get("x-api-key")
+    kind, _, key = http.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else http.headers.get("x-api-key")
 
 
 class Watch:
     """Cancels a task when the client of its request goes away; quick answers are not watched."""
 
-    def __init__(self, request: Request):
-        self.request, self.gone = request, False
+    def __init__(self, http: Request):
+        self.http, self.gone = http, False
         self.task = cast("asyncio.Task[Response]", asyncio.current_task())
         self.watching: asyncio.Task[None] | None = None
         self.timer = asyncio.get_running_loop().call_later(WATCHED_AFTER, self._begin)
@@ -257,7 +310,7 @@ class Watch:
         self.watching = asyncio.ensure_future(self._cancel_if_gone())
 
     async def _cancel_if_gone(self) -> None:
-        while (await self.request.receive())["type"] != "http.disconnect":
+        while (await self.http.receive())["type"] != "http.disconnect":
             pass
         self.gone = True
         self.task.cancel()
@@ -269,11 +322,11 @@ class Watch:
             self.watching.cancel()
 
 
-async def _unless_gone(answer: Awaitable[Response], request: Request) -> Response:
+async def _unless_gone(handler: Handler, request: APIRequest) -> Response:
     """The answer of a handler, which is cancelled when the client goes away."""
-    watch = Watch(request)
+    watch = Watch(request.http)
     try:
-        return await answer
+        return await handler(request)
     except asyncio.CancelledError:
         if not watch.gone:
             raise

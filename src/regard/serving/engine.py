@@ -1,4 +1,4 @@
-"""The engine: requests of all doors, by model, component and options, in shared batches.
+"""The engine: requests of all APIs, by model, component and options, in shared batches.
 
 ``run`` answers a list of inputs; each model has a queue and a thread (``Worker``). Requests are
 accepted by the tokens that wait, are given up at their deadline or when nobody waits for them, and
@@ -25,22 +25,25 @@ from weakref import WeakSet
 
 import numpy as np
 
+from regard.core.batch import BatchLimits
+from regard.core.cancellation import check_wanted
+from regard.core.errors import BadInput, BadItem, did_you_mean, shown
 from regard.data.batches.packing import inference_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
 from regard.inference.component import AnyResult, AnyRow
-from regard.inside.edits import EditList
-from regard.serving.errors import (
+from regard.models.edits import EditList
+from regard.serving.metrics import Metrics
+from regard.serving.rates import take_tokens
+from regard.serving.request_errors import (
     DeadlineExceeded,
     Failure,
     Overloaded,
-    Refusal,
     Replaced,
+    RequestError,
     TooLarge,
     Unavailable,
     UnknownModel,
 )
-from regard.serving.metrics import Metrics
+from regard.serving.request_threads import STOPPING, RequestThreads
 from regard.serving.served_model import NO_OPTIONS, ModelInput, Options, ServedModel, inputs_of
 from regard.serving.settings import EngineLimits
 from regard.serving.worker import Answer, Work, Worker, call_in_loop
@@ -52,7 +55,7 @@ __all__ = [
     "EngineLimits",
     "Failure",
     "Overloaded",
-    "Refusal",
+    "RequestError",
     "ServedModel",
     "ServingEngine",
     "TooLarge",
@@ -64,6 +67,7 @@ LONGEST_RETRY = 60  # seconds
 CLOSING_SECONDS = 5.0  # for the threads of models to end
 CHARACTERS = 32  # of a token; few are longer
 SHORT = 500  # characters that are read in the event loop
+AT_A_TIME = 65_536  # bytes, after which a request that nobody waits for is not read on
 
 
 class ServingEngine:
@@ -78,6 +82,7 @@ class ServingEngine:
         self.limits = EngineLimits() if limits is None else limits
         self.metrics = Metrics() if metrics is None else metrics
         self.draining = False
+        self.threads = RequestThreads()
         self._workers: dict[str, Worker] = {}
         self._added: set[str] = set()  # names of models that were loaded after the start
         self._coming: dict[str, Worker] = {}  # loaded, but the model before still serves
@@ -157,6 +162,8 @@ class ServingEngine:
     def abandon(self) -> None:
         """Accept nothing more, and refuse the requests that have no answer yet."""
         self.draining = self._abandoned = True
+        for threads in (self.threads, *(worker.preparing for worker in self._all_workers)):
+            threads.abandon()
         for awaited in [*self._awaited]:
             awaited.cancel()
 
@@ -198,7 +205,7 @@ class ServingEngine:
         ``deadline`` is a number of seconds, in which rows are prepared, too; the default, and the
         most, is ``limits.deadline``.
         """
-        with self._counted(), self._worker(model_name).in_use() as worker:
+        with self._counted(model_name) as worker:
             end = Deadline.after(deadline, self.limits)
             runs, rows = await self._prepared(worker, component, inputs, options, end, edits)
             return await self._answered(worker, self._work(runs, rows), end)
@@ -207,7 +214,7 @@ class ServingEngine:
         self,
         model_name: str,
         component: str,
-        given: ModelInput,
+        item: ModelInput,
         options: Options = NO_OPTIONS,
         deadline: float | None = None,
     ) -> AsyncIterator[str | AnyResult]:
@@ -215,9 +222,9 @@ class ServingEngine:
 
         A generation that cannot be streamed (beam search) is ``BadInput``.
         """
-        with self._counted(), self._worker(model_name).in_use() as worker:
+        with self._counted(model_name) as worker:
             end = Deadline.after(deadline, self.limits)
-            runs, rows = await self._prepared(worker, component, [given], options, end)
+            runs, rows = await self._prepared(worker, component, [item], options, end)
             if not runs.streams:
                 raise BadInput("only greedy search and sampling can stream")
             pieces: asyncio.Queue[str | None] = asyncio.Queue()
@@ -247,7 +254,7 @@ class ServingEngine:
         deadline: float | None = None,
     ) -> Value:
         """The value of a function that needs the model for itself, run in the model's thread."""
-        with self._counted(), self._worker(model_name).in_use() as worker:
+        with self._counted(model_name) as worker:
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
             values = list[Value]()
@@ -268,7 +275,7 @@ class ServingEngine:
         ``costs`` in tokens, and other requests run between two calls; with ``limits.isolate``, it
         takes all at once, as a direct call does.
         """
-        with self._counted(), self._worker(model_name).in_use() as worker:
+        with self._counted(model_name) as worker:
             tokens = max(1, sum(costs))
             self._check_room(worker, tokens)
             work = self._work(None, [], tokens)
@@ -293,19 +300,21 @@ class ServingEngine:
         options: Options = NO_OPTIONS,
     ) -> list[AnyRow | BadItem]:
         """The rows of inputs, with their ids and costs, without a run."""
-        with self._counted(), self._worker(model_name).in_use() as worker:
+        with self._counted(model_name) as worker:
             end = Deadline.after(None, self.limits)
             return (await self._prepared(worker, component, inputs, options, end))[1]
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _counted(self, name: str) -> Iterator[Worker]:
+        """Count a request, and keep the worker of its model until its end."""
         if self.draining:
-            raise Unavailable("the server is stopping")
+            raise Unavailable(STOPPING)
         if self._unanswered >= self.limits.max_queued_requests:
             raise Overloaded("too many requests wait; try again later", self._retry_after(None))
         self._unanswered += 1
         try:
-            yield
+            with self._worker(name).in_use() as worker:
+                yield worker
         finally:
             self._unanswered -= 1
 
@@ -319,25 +328,29 @@ class ServingEngine:
         edits: EditList | None = None,
     ) -> tuple[AnyComponent, list[AnyRow | BadItem]]:
         """The component, and the rows of inputs."""
-        if not inputs:
-            raise BadInput("there is no input")
-        if len(inputs) > self.limits.max_inputs:
-            most = self.limits.max_inputs
-            raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
+        self.check_inputs(inputs)
         self._check_room(worker, _least_tokens(inputs))
         served = worker.served if edits is None else worker.served.with_edits(edits)
         component = served.component(name, options)
-        given = inputs_of(component, inputs)
-        loop, keys = asyncio.get_running_loop(), range(len(given))
+        parsed = inputs_of(component, inputs)
         if _are_short(inputs):
-            rows = component.prepare(given, keys)
+            rows = component.prepare(parsed, range(len(parsed)))
         else:
-            reading = loop.run_in_executor(worker.preparing, component.prepare, given, keys)
-            rows = await end.keep(self._unless_abandoned(reading))
+            reading = partial(_prepared_in_parts, component, parsed)
+            rows = await end.keep(worker.preparing.run(reading))
         self._check_room(worker, _tokens(component, rows))
         _check_lengths(component, rows)
         self._check_candidates(component, rows)
         return component, rows
+
+    def check_inputs(self, inputs: Sequence[object]) -> None:
+        """Refuse a request of too many inputs, or of too long ones, before any is read."""
+        if not inputs:
+            raise BadInput("there is no input")
+        if len(inputs) > (most := self.limits.max_inputs):
+            raise TooLarge(f"{len(inputs)} inputs are more than the {most} of a request")
+        if (size := size_of(inputs)) > (most := self.limits.max_bytes):
+            raise TooLarge(f"{size} bytes or ids are more than the {most} of a request")
 
     def _check_candidates(self, component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
         """Refuse a request whose answer would list too many tokens."""
@@ -370,6 +383,7 @@ class ServingEngine:
     ) -> Work:
         loop = asyncio.get_running_loop()
         counted = _tokens(component, rows) if tokens is None else tokens
+        take_tokens(counted)
         return Work(component, rows, counted, loop, loop.create_future())
 
     async def _answered(self, worker: Worker, work: Work, end: "Deadline") -> list[Answer]:
@@ -388,7 +402,7 @@ class ServingEngine:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._abandoned and task is not None and not task.cancelling():
-                raise Unavailable("the server is stopping") from None
+                raise Unavailable(STOPPING) from None
             raise
         finally:
             self._awaited.discard(awaited)
@@ -403,7 +417,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, limits: EngineLimits) -> Self:
-        """The deadline of a request that begins now, at most that of the limits."""
+        """The deadline of a request that begins now, at most the limit of the engine."""
         most = limits.deadline if seconds is None else min(seconds, limits.deadline)
         return cls(most, asyncio.get_running_loop().time() + most)
 
@@ -416,25 +430,48 @@ class Deadline:
             raise DeadlineExceeded(f"no answer within {self.seconds:g} s") from None
 
 
+def size_of(item: object) -> int:
+    """Bytes and token ids of an input, or of several: what reading them costs."""
+    if isinstance(item, str):
+        return len(item.encode(errors="surrogatepass"))
+    if not isinstance(item, list | tuple):
+        return 0
+    return len(item) if {*map(type, item)} <= {int} else sum(map(size_of, item))
+
+
+def _prepared_in_parts(
+    component: AnyComponent, inputs: Sequence[ModelInput]
+) -> list[AnyRow | BadItem]:
+    """The row of each input; between some of them a request that is given up ends."""
+    rows, start = list[AnyRow | BadItem](), 0
+    while start < len(inputs):
+        check_wanted()
+        end, size = start, 0
+        while end < len(inputs) and size < AT_A_TIME:
+            size, end = size + size_of(inputs[end]), end + 1
+        rows += component.prepare(inputs[start:end], range(start, end))
+        start = end
+    return rows
+
+
 def _are_short(inputs: Sequence[ModelInput]) -> bool:
     """Whether reading texts takes less time than handing them to another thread and back."""
-    if not all(isinstance(given, str) for given in inputs):
+    if not all(isinstance(item, str) for item in inputs):
         return False
-    return sum(len(cast(str, given)) for given in inputs) <= SHORT
+    return sum(len(cast(str, item)) for item in inputs) <= SHORT
 
 
 def _least_tokens(inputs: Sequence[ModelInput]) -> int:
     """A number of tokens that inputs hardly fall short of, without a tokenizer."""
-    texts = (given for given in inputs if isinstance(given, str))
+    texts = (item for item in inputs if isinstance(item, str))
     return sum(1 + len(text) // CHARACTERS for text in texts)
 
 
 def _check_lengths(component: AnyComponent, rows: Sequence[AnyRow | BadItem]) -> None:
     """Refuse texts whose search would keep other requests waiting for too long."""
-    most = component.longest_row
-    longest = max((row.cost for row in rows if not isinstance(row, BadInput)), default=0)
-    if most is not None and longest > most:
-        raise TooLarge(f"a text of {longest} tokens is more than the {most} of one text; divide it")
+    for row in rows:
+        if not isinstance(row, BadInput) and (reason := component.excess(row)):
+            raise TooLarge(reason)
 
 
 def _tokens(component: AnyComponent | None, rows: Sequence[AnyRow | BadItem]) -> int:

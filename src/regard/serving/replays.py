@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from regard.inside.edits import EditList
+from regard.models.edits import EditList
 from regard.serving.served_model import ModelInput, Options
 
 OwnedID = tuple[bytes, str]  # the digest of a client's key, and the id of its request
@@ -36,14 +36,14 @@ class ReplayRun:
         return sum(map(_bytes, self.inputs)) + sum(map(len, self.errors.values())) + OVERHEAD
 
 
-def _bytes(given: ModelInput) -> int:
-    if given is None:
+def _bytes(item: ModelInput) -> int:
+    if item is None:
         return 0
-    if isinstance(given, np.ndarray):
-        return given.nbytes
-    if isinstance(given, str):
-        return len(given.encode(errors="replace"))
-    return sum(len(each) if isinstance(each, str | list | tuple) else 1 for each in given) * 8
+    if isinstance(item, np.ndarray):
+        return item.nbytes
+    if isinstance(item, str):
+        return len(item.encode(errors="replace"))
+    return sum(len(each) if isinstance(each, str | list | tuple) else 1 for each in item) * 8
 
 
 @dataclass(frozen=True)

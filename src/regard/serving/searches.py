@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from regard.ground.checks import check_known
-from regard.ground.errors import BadInput
+from msgspec import Meta
+
+from regard.core.checks import check_known
+from regard.core.errors import BadInput
+from regard.generation.greedy import Greedy
+from regard.generation.sample import Sample
+from regard.generation.step import Search
 from regard.inference.decoder_model import DecoderModel, Method
-from regard.search.greedy import Greedy
-from regard.search.sample import Sample
-from regard.search.step import Search
 
 Settings = Mapping[str, str | float | None]
+NewTokens = Annotated[int, Meta(ge=1, le=65_536)]
 REPETITION = ("no_repeat", "repetition_penalty")
 SETTINGS = {  # by search, with the names of requests
     "greedy": REPETITION,

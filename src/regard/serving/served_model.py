@@ -1,28 +1,24 @@
 """A model that is served: by its name, with its components by name and options."""
 
 import re
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
 from regard.api import Model, load
-from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.files import digest_folder
+from regard.core.errors import BadInput, did_you_mean, shown
+from regard.core.files import digest_folder
 from regard.inference.decoder_model import Method, Request
 from regard.inference.embed import EncoderInput
 from regard.inference.generator import Ending
-from regard.inside.edits import EditList, read_edits
-from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
+from regard.models.edits import EditList, read_edits
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.folders.hub import local_folder
-from regard.models.paper import Paper
 from regard.tasks.components import AnyComponent, with_captured_encoder
 from regard.text.labels import LabelSet
-from regard.text.tokenizers.list import Tokenizer
 
-MOST_COMPONENTS = 256  # with different options, which are kept
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 LANGUAGES = re.compile(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$")  # as in opus-mt-en-de
 
@@ -58,7 +54,6 @@ class ServedModel:
         if languages is not None and "translate" not in self.components:
             raise BadInput(f"languages: model {name} does not translate")
         self.languages = languages or self._languages()
-        self._components: OrderedDict[Hashable, AnyComponent] = OrderedDict()
 
     @classmethod
     def open(
@@ -79,7 +74,7 @@ class ServedModel:
     def _languages(self) -> tuple[str, str] | None:
         """Languages of a translator, by the end of its name."""
         match = LANGUAGES.search(self.name)
-        is_translator = self.facts.sides == EncoderDecoder.sides
+        is_translator = self.model.facts.sides == EncoderDecoder.sides
         return (match[1], match[2]) if match and is_translator else None
 
     @property
@@ -91,18 +86,6 @@ class ServedModel:
     def target(self) -> str | None:
         """Code of the target language of a translator, if known."""
         return None if self.languages is None else self.languages[1]
-
-    @property
-    def paper(self) -> Paper:
-        return self.model.paper
-
-    @property
-    def facts(self) -> ModelFacts:
-        return self.model.facts
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        return self.model.tokenizer
 
     @property
     def labels(self) -> LabelSet | None:
@@ -132,22 +115,13 @@ class ServedModel:
         return runner.truncation or runner.position_limit
 
     def component(self, name: str, options: Options = NO_OPTIONS) -> AnyComponent:
-        """The component with these options; equal options give the same object."""
+        """The component with these options, which ``Model.component`` keeps; None: no option."""
         if name not in self.components:
             known = did_you_mean(name, self.components)
             raise BadInput(f"model {self.name} has no component {shown(name)}{known}")
-        chosen = {key: _hashable(value) for key, value in options.items()}
-        key = (name, tuple(sorted(chosen.items(), key=lambda item: item[0])))
-        try:
-            hash(key)
-        except TypeError:
-            return self.model.component(name, **chosen)
-        if key not in self._components:
-            self._components[key] = self.model.component(name, **chosen)
-        self._components.move_to_end(key)
-        while len(self._components) > MOST_COMPONENTS:
-            self._components.popitem(last=False)
-        return self._components[key]
+        values = {key: _hashable(value) for key, value in options.items()}
+        chosen = {key: value for key, value in values.items() if value is not None}
+        return self.model.component(name, **chosen)
 
     @property
     def writes(self) -> bool:
@@ -173,7 +147,6 @@ class ServedModel:
         """Run the encoder as CUDA graphs from now on, on a GPU; edited models stay as they are."""
         if self.edits is None:
             self.model = with_captured_encoder(self.model)
-            self._components.clear()
 
     def with_edits(self, edits: EditList) -> "ServedModel":
         """The model with further edits, for one request."""
@@ -188,9 +161,9 @@ def reads_images(component: AnyComponent) -> bool:
 
 def inputs_of(component: AnyComponent, inputs: Sequence[ModelInput]) -> list[ModelInput]:
     """Inputs of a component; texts and ids for a writer are requests without a prefix."""
-    if reads_images(component) and any(isinstance(given, str | Path) for given in inputs):
+    if reads_images(component) and any(isinstance(item, str | Path) for item in inputs):
         raise BadInput("images are served from their pixels, not from files of the server")
-    return [component.as_input(given) for given in inputs]
+    return [component.as_input(item) for item in inputs]
 
 
 def _joined(first: EditList, second: EditList) -> EditList:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import h11
 import torch
@@ -20,22 +20,21 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.serving.apis.hugging_face import HUGGING_FACE
+from regard.serving.apis.libre_translate import LIBRE_TRANSLATE
+from regard.serving.apis.openai import OPENAI
+from regard.serving.apis.operations import OPERATIONS
+from regard.serving.apis.own import OWN
+from regard.serving.apis.request import API
+from regard.serving.apis.tei import TEI
 from regard.serving.app import App
-from regard.serving.doors import hugging_face, libre_translate, openai, operations, own, tei
-from regard.serving.doors.door import Door
 from regard.serving.engine import ServedModel, ServingEngine
+from regard.serving.metrics import joined_metrics
 from regard.serving.settings import EngineLimits, ServerSettings
 
-DOORS: Sequence[Door] = (
-    own.DOOR,
-    operations.DOOR,
-    openai.DOOR,
-    tei.DOOR,
-    hugging_face.DOOR,
-    libre_translate.DOOR,
-)
-"""All doors; the first one's shape of errors is that of unknown paths."""
+APIS: Sequence[API] = (OWN, OPERATIONS, OPENAI, TEI, HUGGING_FACE, LIBRE_TRANSLATE)
+"""All APIs; an unknown path has errors as the API of its prefix, else as the first one."""
 
 HEADER_SECONDS = 20  # for a client to send the headers of a request
 READ_SECONDS = 30  # in which a client reads READ_BYTES of its answer, or all that is left
@@ -44,7 +43,8 @@ NO_LINGER = struct.pack("ii", 1, 0)  # the system forgets the bytes that were no
 REFUSAL_SECONDS = 5  # to write the refusals of requests that are not answered in time
 KEEP_ALIVE = 30  # seconds between requests of a connection
 START_SECONDS = 300  # for a worker process to import torch; a silent one is replaced
-MOST_CONNECTIONS = 4_096
+MOST_CONNECTIONS = 1_024  # beyond which the one that has waited longest for a request is closed
+READ_AT_ONCE = 65_536  # bytes of a connection, before others have their turn
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ServerConfig:
     settings: ServerSettings = field(default_factory=ServerSettings)
     limits: EngineLimits = field(default_factory=EngineLimits)
     threads: int | None = None
-    doors: Sequence[Door] = DOORS
+    apis: Sequence[API] = APIS
 
     def open_engine(self) -> ServingEngine:
         """Load all models; two of one name are an error."""
@@ -91,10 +91,10 @@ class ServerConfig:
         self.open_engine().close()
 
     def open_app(self) -> App:
-        """The application over the doors; the log is set up once all models have been loaded."""
+        """The application over the APIs; the log is set up once all models have been loaded."""
         engine = self.open_engine()
         log_to_stderr()
-        app = App(engine, self.doors, self.settings)
+        app = App(engine, self.apis, self.settings)
         gc.collect()
         gc.freeze()  # models stay: collections need not look at them again
         return app
@@ -128,20 +128,48 @@ class JoinedWrites:
         self.transport.close()
 
 
+class BoundedReads(Protocol):
+    """A transport of asyncio by the bytes that it reads at once."""
+
+    max_size: int
+
+
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 of uvicorn, which also cuts off clients that do not send headers, or do not read.
 
     At the end of the server, requests without an answer are refused after the time of ``drain``.
+    Of too many connections, those without a request are closed, so that others find room.
     """
 
+    idle_since = 0.0  # time of the event loop, if no request is answered
     _patience: asyncio.TimerHandle | None = None  # while headers are awaited
     _reading: asyncio.TimerHandle | None = None  # while the client has bytes to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        cast(BoundedReads, transport).max_size = READ_AT_ONCE
         self.transport = cast(asyncio.Transport, JoinedWrites(transport, self.loop))
         transport.set_write_buffer_limits(0)  # writing is paused while any byte is left
+        self.idle_since = self.loop.time()
         self._await_headers()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._close_an_idle_one()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is answered on the connection."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_an_idle_one(self) -> None:
+        """Close the connection that has waited longest for a request, if any but this one does."""
+        connections = (cast(PatientProtocol, each) for each in self.connections if each is not self)
+        idle = (each for each in connections if each.is_idle and not each.transport.is_closing())
+        if (oldest := min(idle, key=lambda each: each.idle_since, default=None)) is not None:
+            oldest.transport.close()
+
+    def on_response_complete(self) -> None:
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -220,7 +248,6 @@ def uvicorn_config(app: object, drain: int, workers: int = 1) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         workers=workers,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_worker_healthcheck=START_SECONDS,
         timeout_graceful_shutdown=drain + REFUSAL_SECONDS,
@@ -269,4 +296,5 @@ def serve(
     when_loaded()
     app = partial(ServerConfig.open_app, config)
     listening.listen(2_048)
-    Multiprocess(uvicorn_config(app, drain, workers), [listening]).run()
+    with joined_metrics():
+        Multiprocess(uvicorn_config(app, drain, workers), [listening]).run()

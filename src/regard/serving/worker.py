@@ -13,22 +13,23 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self, cast
 
-from regard.ground.cancellation import CancelledWork, cancelled_if
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.machine import least_stable_rows
+from regard.core.cancellation import CancelledWork, cancelled_if
+from regard.core.errors import BadInput, BadItem
+from regard.core.machine import least_stable_rows
 from regard.inference.component import AnyResult, AnyRow
 from regard.inference.decoder_model import Writer
 from regard.inference.generation_session import GenerationSession, StepOutput
 from regard.inference.generator import Generator
-from regard.parts.kernels.bucketed import equal_lengths
-from regard.serving.errors import Failure, Refusal
+from regard.layers.kernels.bucketed import equal_lengths
 from regard.serving.metrics import BatchMetrics, Metrics
+from regard.serving.request_errors import Failure, RequestError
+from regard.serving.request_threads import RequestThreads, call_in_loop
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import EngineLimits
 from regard.tasks.components import AnyComponent
@@ -127,7 +128,7 @@ class Worker:
             raise BadInput(f"exact: model {served.name} is not on a CPU; isolate requests instead")
         if is_default and on_cpu:
             self.batch_tokens = CPU_BATCH_TOKENS
-        self.preparing = ThreadPoolExecutor(1, f"prepare-{served.name}")
+        self.preparing = RequestThreads(1, f"prepare-{served.name}")
         self.queued_tokens = self.queued_requests = 0
         self.rate, self.is_warm, self.closing = STARTING_RATE, False, False
         self.warmed: Future[None] = Future()
@@ -218,11 +219,10 @@ class Worker:
         while self._wait():
             try:
                 self._advance()
-            except Exception as error:  # nobody must wait for a thread that has ended
+            except BaseException as error:  # nobody must wait for a thread that has ended
                 self._session = self._session.emptied()
                 self._fail_all(_reason(error))
             self._outbox.send()
-        self.preparing.shutdown(wait=False)
 
     def _wait(self) -> bool:
         """Wait for requests; False: the thread is to end."""
@@ -260,8 +260,8 @@ class Worker:
             try:
                 component = self.served.component(name)
                 [*component.stream([component.parse("a", "warm-up")])]
-                if isinstance(component, Writer) and not self.limits.isolate:
-                    self._warm_up_writer(component)
+                if component.writes and not self.limits.isolate:
+                    self._warm_up_writer(cast(Writer, component))
             except BadInput:
                 continue  # a component of pairs or images
             except Exception:
@@ -485,20 +485,12 @@ class Worker:
         self._set_rate(tokens, seconds)
 
 
-def _reason(error: Exception) -> Exception:
+def _reason(error: BaseException) -> Exception:
     """An error as clients may see it; others are logged."""
-    if isinstance(error, BadInput | Refusal):
+    if isinstance(error, BadInput | RequestError):
         return error
     LOG.error("a request failed", exc_info=error)
     return Failure("the model failed; the log of the server has the reason")
-
-
-def call_in_loop(
-    loop: asyncio.AbstractEventLoop, function: Callable[..., None], *values: object
-) -> None:
-    """Call a function in the thread of a request, unless it has ended: then nobody waits."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, *values)
 
 
 def _set(

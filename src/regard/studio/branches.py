@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from regard.ground.errors import INTERRUPTED, BadInput
-from regard.ground.files import read_bytes
-from regard.inside.views.markup import escape_controls
+from regard.core.errors import INTERRUPTED, BadInput
+from regard.core.files import read_bytes
 from regard.training.environment import ENVIRONMENT
 from regard.training.recipe import read
 from regard.training.recipe_files import find
+from regard.views.markup import escape_controls
 
 REPEATED = ("--branch", "--at", "--out")  # options that a branch gives anew
 MOST_TRAININGS = 2  # at once
@@ -41,14 +41,14 @@ class StartCommand:
         words = shlex.split(str(first.get("command", "")))
         if "train" not in words:
             return cls()
-        kept, skips = ["regard", "train"], False
+        command, skips = ["regard", "train"], False
         for word in words[words.index("train") + 1 :]:
             option = word.partition("=")[0]
             if skips or option in (*REPEATED, "--resume"):
                 skips = not skips and option in REPEATED and "=" not in word
                 continue
-            kept.append(word)
-        return cls(kept, Path(str(first.get("folder", ""))))
+            command.append(word)
+        return cls(command, Path(str(first.get("folder", ""))))
 
     def check(self, setting: str) -> None:
         """Refuse a setting with which the recipe cannot be read, before anything is started.
@@ -108,9 +108,13 @@ class BranchTraining:
         return {"name": self.name, "setting": self.setting, "state": self.state, "line": line}
 
     def stop(self) -> None:
-        """End after the step, with a checkpoint; at a second call at once."""
+        """End after the step, with a checkpoint; at a second call at once.
+
+        SIGTERM is first: a studio in the background of a shell, and so its trainings, ignore SIGINT
+        until a training has been asked to end.
+        """
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM if self.stopping else signal.SIGINT)
+            self.process.send_signal(signal.SIGINT if self.stopping else signal.SIGTERM)
             self.stopping = True
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from starlette.responses import Response
 
 from regard.api import Model
-from regard.ground.device import device_named
-from regard.ground.errors import BadInput
+from regard.core.device import device_named
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
-from regard.serving.doors.door import DoorRoute, Exchange, json_response
+from regard.serving.apis.request import APIRequest, Routes
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import ServerSettings
 from regard.studio.model_list import describe_model
@@ -47,29 +46,30 @@ class OpenCheckpoints:
         self.places: OrderedDict[str, Path] = OrderedDict()
         self.lock = asyncio.Lock()
 
-    async def serve(self, exchange: Exchange, name: str, run: Path, step: int) -> ServedModel:
+    async def serve(self, request: APIRequest, name: str, run: Path, step: int) -> ServedModel:
         """Serve a checkpoint under a name, unless it is served already."""
-        place, engine = Checkpoints(run / "checkpoints").place(step), exchange.engine
+        place, engine = Checkpoints(run / "checkpoints").place(step), request.engine
         async with self.lock:
             if self.places.get(name) == place and name in engine.models:
                 self.places.move_to_end(name)
                 return engine.models[name]
             if name in engine.models and name not in self.places:
                 raise BadInput(f"a model of the studio is called {name} already")
-            settings = exchange.services.settings
-            model = await asyncio.to_thread(open_checkpoint, run, step, settings)
+            settings = request.services.settings
+            threads = request.services.threads
+            model = await threads.run(partial(open_checkpoint, run, step, settings))
             served = ServedModel(model, name, place)
-            await asyncio.to_thread(lambda: served.folder_hash)  # reads the files once
-            self._close(exchange, name)
+            await threads.run(lambda: served.folder_hash)  # reads the files once
+            self._close(request, name)
             while len(self.places) >= MOST_OPEN:
-                self._close(exchange, next(iter(self.places)))
+                self._close(request, next(iter(self.places)))
             engine.load(served)
             self.places[name] = place
             return served
 
-    def _close(self, exchange: Exchange, name: str) -> None:
-        if self.places.pop(name, None) is not None and name in exchange.engine.models:
-            exchange.engine.unload(name)
+    def _close(self, request: APIRequest, name: str) -> None:
+        if self.places.pop(name, None) is not None and name in request.engine.models:
+            request.engine.unload(name)
 
 
 class CheckpointRequest(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -79,17 +79,21 @@ class CheckpointRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     step: Annotated[int, Meta(ge=0)]
 
 
-async def open_model(exchange: Exchange, root: Path, opened: OpenCheckpoints) -> Response:
+async def open_model(
+    request: APIRequest, body: CheckpointRequest, *, root: Path, opened: OpenCheckpoints
+) -> object:
     """Serve a checkpoint as a model, and describe it."""
-    body = exchange.json(CheckpointRequest)
     run = find_run(body.run, root)
     name = re.sub(r"[^A-Za-z0-9._-]", "-", body.run).strip("._-")[:64] or "run"
-    served = await opened.serve(exchange, f"{name}.step-{body.step}", run, body.step)
-    return json_response({**describe_model(served), "step": body.step, "run": body.run})
+    served = await opened.serve(request, f"{name}.step-{body.step}", run, body.step)
+    return {**describe_model(served), "step": body.step, "run": body.run}
 
 
-def checkpoint_routes(root: Path, opened: OpenCheckpoints) -> list[DoorRoute]:
+def checkpoint_routes(root: Path, opened: OpenCheckpoints) -> Routes:
     """The route that opens a checkpoint of a run below a folder."""
+    routes = Routes()
     handler = partial(open_model, root=root, opened=opened)
-    summary = "A checkpoint as a model."
-    return [DoorRoute("POST", "/studio/checkpoint", handler, summary, CheckpointRequest)]
+    routes.post("/studio/checkpoint", CheckpointRequest, summary="A checkpoint as a model.")(
+        handler
+    )
+    return routes

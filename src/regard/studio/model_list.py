@@ -3,34 +3,34 @@
 from collections.abc import Container
 from typing import Any, cast
 
-from starlette.responses import Response
+import msgspec
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.fill_mask import MaskFiller
-from regard.inside.edits import head_edits
+from regard.inside.ablation import head_edits
 from regard.models.paper import count_parameters
-from regard.serving.doors.door import Exchange, json_response
-from regard.serving.doors.operations import describe
-from regard.serving.doors.own import PATHS, has_path
+from regard.serving.apis.operations import describe
+from regard.serving.apis.own import PATHS, has_path
+from regard.serving.apis.request import APIRequest
 from regard.serving.served_model import ServedModel
 from regard.studio.predictions import prediction_paths
 
 
 async def list_models(
-    exchange: Exchange, *, runs: bool, checkpoints: Container[str] = ()
-) -> Response:
+    request: APIRequest, *, runs: bool, checkpoints: Container[str] = ()
+) -> object:
     """All models but open checkpoints, and whether there is a folder of runs."""
-    served = [each for each in exchange.engine.models.values() if each.name not in checkpoints]
+    served = [each for each in request.engine.models.values() if each.name not in checkpoints]
     models = [*map(describe_model, served)]
-    return json_response({"models": models, "runs": runs})
+    return {"models": models, "runs": runs}
 
 
 def describe_model(served: ServedModel) -> dict[str, Any]:
     """A model: its paths, its mask token, and its heads with the edits of each."""
     return {
-        **describe(served),
+        **msgspec.structs.asdict(describe(served)),
         "folder": "" if served.folder is None else str(served.folder),
-        "year": served.paper.year,
+        "year": served.model.paper.year,
         "parameters": count_parameters(served.model.module),
         "paths": [*(path for path in PATHS if has_path(served, path)), *prediction_paths(served)],
         "mask": _mask(served),
@@ -47,7 +47,7 @@ def _mask(served: ServedModel) -> str | None:
 def _sites(served: ServedModel) -> list[dict[str, Any]]:
     """Attention sites; of each layer, its number of heads and the place where they are edited."""
     try:
-        edits = head_edits(served.model.inspected)
+        edits = head_edits(served.model.runner)
     except BadInput:
         return []
     return [
@@ -58,5 +58,5 @@ def _sites(served: ServedModel) -> list[dict[str, Any]]:
                 for layer, heads in enumerate(site.heads)
             ],
         }
-        for site in served.model.inspected.sites
+        for site in served.model.runner.sites
     ]

@@ -2,20 +2,21 @@
 
 from functools import cache
 
-from starlette.responses import Response
-
-from regard.cli.paper_records import find_size, lineage, section
-from regard.inside.forward_path import forward_path
-from regard.inside.views.papers_view import papers_record
-from regard.inside.views.records import forward_path_record
-from regard.inside.views.view_record import ViewRecord
-from regard.models.papers import LINEAGE
-from regard.serving.doors.door import DoorRoute, Exchange, NotFound
+from regard.experiments.paper_records import find_size, lineage, section
+from regard.inside.forward_path import forward_path, forward_path_record
+from regard.models.papers import PAPERS
+from regard.serving.apis.request import APIRequest, Routes
+from regard.serving.request_errors import NotFound
 from regard.studio.text_records import binary
+from regard.views.papers_view import papers_record
+from regard.views.view_record import ViewRecord
+
+ROUTES = Routes()
 
 
-async def papers(exchange: Exchange) -> Response:
-    """All papers with their tables."""
+@ROUTES.get("/studio/papers")
+async def papers(request: APIRequest) -> object:
+    """All papers."""
     return binary(_papers(), "")
 
 
@@ -24,9 +25,10 @@ def _papers() -> ViewRecord:
     return papers_record([*map(section, lineage().values())])
 
 
-async def path(exchange: Exchange) -> Response:
-    """The functions of a forward pass of a paper."""
-    name = exchange.request.path_params["name"]
+@ROUTES.get("/studio/papers/{name}")
+async def path(request: APIRequest) -> object:
+    """The code that a paper runs."""
+    name = request.http.path_params["name"]
     if name.lower() not in lineage():
         raise NotFound("there is no such paper")
     return binary(_path(name.lower()), "")
@@ -35,12 +37,5 @@ async def path(exchange: Exchange) -> Response:
 @cache
 def _path(key: str) -> ViewRecord:
     paper, _ = find_size(key)
-    (model,) = (each for each in LINEAGE if each.key == key)
-    steps = forward_path(model, paper.default)
+    steps = forward_path(PAPERS[key], paper.default)
     return forward_path_record(f"{paper.name}: the functions of a forward pass", steps)
-
-
-ROUTES = [
-    DoorRoute("GET", "/studio/papers", papers, "All papers."),
-    DoorRoute("GET", "/studio/papers/{name}", path, "The code that a paper runs."),
-]

@@ -5,22 +5,23 @@ from functools import partial
 from typing import Annotated, cast
 
 from msgspec import Meta
-from starlette.responses import Response
 
-from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.core.errors import BadInput, did_you_mean, shown
+from regard.inference.model_runner import ModelRunner
 from regard.inference.resolver import ResolvedText
 from regard.inference.role_labeller import SentenceFrames
-from regard.inside.inspected_model import InspectedModel
-from regard.inside.views.clusters import cluster_hue
-from regard.inside.views.markup import escape_controls, escape_line
-from regard.inside.views.role_arcs import draw_frames
-from regard.serving.doors.door import DoorRoute, Exchange, json_response
+from regard.serving.apis.request import APIRequest, Routes
 from regard.serving.served_model import ServedModel
 from regard.studio.text_records import StudioInput, StudioRequest, Text, run, run_on_input
 from regard.text.labels import RegressionSet
 from regard.text.segmentation import LabelledRow
 from regard.text.words import word_spans
+from regard.views.clusters import cluster_hue
+from regard.views.markup import escape_controls, escape_line
+from regard.views.role_arcs import draw_frames
 
+ROUTES = Routes()
+MOST_STEPS = 64  # of integrated gradients: evidence is to be there soon
 MOST_LEFT_OUT = 64  # words of a text of which each is left out in turn, unless a method is named
 SIGNS = "Orange words raise it, blue words lower it."
 ABOUT = {
@@ -46,9 +47,8 @@ def prediction_paths(served: ServedModel) -> list[str]:
     return [name for name in PREDICTIONS if served.component("predict").name == name]
 
 
-async def _predicted(exchange: Exchange, name: str) -> object:
+async def _predicted(request: APIRequest, body: StudioRequest, name: str) -> object:
     """The prediction for the text of a request, by a model with this predictor."""
-    body = exchange.json(StudioRequest)
     body.check_words()
 
     def predict(served: ServedModel) -> object:
@@ -56,12 +56,13 @@ async def _predicted(exchange: Exchange, name: str) -> object:
             raise BadInput(f"model {served.name} was not trained for this task")
         return served.model.predict([body.text])[0]
 
-    return await run(exchange, body, predict)
+    return await run(request, body, predict)
 
 
-async def roles(exchange: Exchange) -> Response:
-    """Frames of a sentence: as a drawing with arcs, in brackets, and each argument."""
-    sentence = cast(SentenceFrames, await _predicted(exchange, "roles"))
+@ROUTES.post("/studio/roles", StudioRequest)
+async def roles(request: APIRequest, body: StudioRequest) -> object:
+    """Frames of a sentence."""
+    sentence = cast(SentenceFrames, await _predicted(request, body, "roles"))
     frames = [
         {
             "brackets": escape_controls(sentence.brackets(frame)),
@@ -76,12 +77,13 @@ async def roles(exchange: Exchange) -> Response:
         }
         for frame in sentence.frames
     ]
-    return json_response({"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words))})
+    return {"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words))}
 
 
-async def resolve(exchange: Exchange) -> Response:
-    """Clusters of mentions: the text in parts, each with its cluster, and the list of clusters."""
-    resolved = cast(ResolvedText, await _predicted(exchange, "resolve"))
+@ROUTES.post("/studio/resolve", StudioRequest)
+async def resolve(request: APIRequest, body: StudioRequest) -> object:
+    """Clusters of mentions."""
+    resolved = cast(ResolvedText, await _predicted(request, body, "resolve"))
     parts = [
         {"text": escape_controls(each.text), "cluster": each.cluster, "is_mark": each.is_mark}
         for each in resolved.parts
@@ -95,7 +97,7 @@ async def resolve(exchange: Exchange) -> Response:
         }
         for number, cluster in enumerate(resolved.clusters, start=1)
     ]
-    return json_response({"parts": parts, "clusters": clusters})
+    return {"parts": parts, "clusters": clusters}
 
 
 class EvidenceRequest(StudioRequest, kw_only=True):
@@ -124,14 +126,14 @@ class EvidenceRequest(StudioRequest, kw_only=True):
         """The position at which the target is predicted; None: the model's own."""
         if self.character is None:
             return self.token
-        model = served.model.inspected
+        model = served.model.runner
         if model.reads_images:
             raise BadInput("character: an image has no words")
         return token_at(model, self.text, self.second, self.character, last=self.last)
 
 
 def token_at(
-    model: InspectedModel, text: str, second: str | None, character: int, *, last: bool = False
+    model: ModelRunner, text: str, second: str | None, character: int, *, last: bool = False
 ) -> int:
     """Position of the first or last token of the word at a character of the last text."""
     row = cast(LabelledRow, model.read(text, second)[model.facts.sides[-1]])
@@ -149,22 +151,24 @@ def token_at(
     raise BadInput(f"character: no word of the text that the model reads is at {character}")
 
 
-async def evidence(exchange: Exchange) -> Response:
-    """On which words or patches a prediction depends, with what the values are."""
-    body = exchange.json(EvidenceRequest)
+@ROUTES.post("/studio/evidence", EvidenceRequest)
+async def evidence(request: APIRequest, body: EvidenceRequest) -> object:
+    """Evidence of a prediction."""
     method = body.chosen_method
     if method not in ABOUT:
         raise BadInput(f"method: no method is called {shown(method)}{did_you_mean(method, ABOUT)}")
 
-    def attributed(served: ServedModel, given: StudioInput) -> dict[str, object]:
+    def attributed(served: ServedModel, item: StudioInput) -> dict[str, object]:
         body.check_words()
         attribute = partial(served.model.attribute, method=method, deletion=False)
-        explained = attribute(given, body.target, token=body.position(served))
+        explained = attribute(item, body.target, token=body.position(served), most_steps=MOST_STEPS)
         is_number = isinstance(served.labels, RegressionSet)
         about = ABOUT[method].format(scores="predictions" if is_number else "log-probabilities")
+        if explained.completeness is not None and not explained.completeness.complete:
+            about = f"{about} Here they do not sum to it ({explained.completeness.summary})."
         return {**explained.to_json(), "method": method, "about": about}
 
-    return json_response(await run_on_input(exchange, body, attributed))
+    return await run_on_input(request, body, attributed)
 
 
 class WhatIfRequest(EvidenceRequest, kw_only=True):
@@ -174,21 +178,13 @@ class WhatIfRequest(EvidenceRequest, kw_only=True):
     words: Sequence[int] = ()
 
 
-async def what_if(exchange: Exchange) -> Response:
-    """The prediction without some heads and words, beside that with all of them."""
-    body = exchange.json(WhatIfRequest)
+@ROUTES.post("/studio/what-if", WhatIfRequest)
+async def what_if(request: APIRequest, body: WhatIfRequest) -> object:
+    """A prediction without parts."""
 
-    def compared(served: ServedModel, given: StudioInput) -> dict[str, object]:
+    def compared(served: ServedModel, item: StudioInput) -> dict[str, object]:
         body.check_words()
-        without = partial(served.model.what_if, given, heads=body.heads, words=body.words)
+        without = partial(served.model.what_if, item, heads=body.heads, words=body.words)
         return without(target=body.target, token=body.position(served)).to_json()
 
-    return json_response(await run_on_input(exchange, body, compared))
-
-
-ROUTES = [
-    DoorRoute("POST", "/studio/roles", roles, "Frames of a sentence.", StudioRequest),
-    DoorRoute("POST", "/studio/resolve", resolve, "Clusters of mentions.", StudioRequest),
-    DoorRoute("POST", "/studio/evidence", evidence, "Evidence of a prediction.", EvidenceRequest),
-    DoorRoute("POST", "/studio/what-if", what_if, "A prediction without parts.", WhatIfRequest),
-]
+    return await run_on_input(request, body, compared)

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from starlette.responses import Response
 
-from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.files import read_json
+from regard.core.errors import BadInput, did_you_mean, shown
+from regard.core.files import read_json
 from regard.inside.heads.head_formation import Formation
-from regard.inside.views.run_curves import Curves
 from regard.models.folders.loaded_model import CONFIG
-from regard.serving.doors.door import DoorRoute, Exchange, NotFound, json_response
+from regard.serving.apis.request import APIRequest, Routes
+from regard.serving.request_errors import NotFound
 from regard.studio.branches import StartCommand, Trainings
 from regard.studio.text_records import binary
 from regard.training.branch import origin_of
 from regard.training.checkpoint import Checkpoints
 from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
 from regard.training.run_folder import RECIPE
+from regard.views.run_curves import Curves
 
 MOST_RUNS = 200
 MOST_ORIGINS = 8  # branches of branches
@@ -40,9 +40,9 @@ def runs_in(root: Path) -> dict[str, Path]:
     return known
 
 
-def chosen_runs(exchange: Exchange, root: Path) -> dict[str, Path]:
+def chosen_runs(request: APIRequest, root: Path) -> dict[str, Path]:
     """The runs that a request names, in its order."""
-    names = exchange.request.query_params.getlist("run")
+    names = request.http.query_params.getlist("run")
     return {name: find_run(name, root) for name in names}
 
 
@@ -54,7 +54,7 @@ def find_run(name: str, root: Path) -> Path:
     return known[name]
 
 
-async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None) -> Response:
+async def list_runs(request: APIRequest, root: Path, trainings: Trainings | None) -> object:
     """All runs, with their checkpoints and commands, and the trainings that were started here.
 
     Trainings are null if none may be started.
@@ -64,7 +64,7 @@ async def list_runs(exchange: Exchange, root: Path, trainings: Trainings | None)
         for name, run in runs_in(root).items()
     ]
     started = None if trainings is None else trainings.records
-    return json_response({"folder": str(root), "runs": runs, "trainings": started})
+    return {"folder": str(root), "runs": runs, "trainings": started}
 
 
 def _described(name: str, run: Path) -> dict[str, Any]:
@@ -113,9 +113,9 @@ def _settings(recipe: dict[str, Any]) -> dict[str, str]:
     }
 
 
-async def curves(exchange: Exchange, root: Path) -> Response:
+async def curves(request: APIRequest, root: Path) -> object:
     """Curves of runs, by step or by seconds."""
-    runs, query = chosen_runs(exchange, root), exchange.request.query_params
+    runs, query = chosen_runs(request, root), request.http.query_params
     if not runs:
         raise BadInput("run: name at least one")
     smooth = query.get("smooth", "0")
@@ -128,9 +128,9 @@ async def curves(exchange: Exchange, root: Path) -> Response:
     return binary(drawn.view_record(), ", ".join(runs))
 
 
-async def formation(exchange: Exchange, root: Path) -> Response:
+async def formation(request: APIRequest, root: Path) -> object:
     """Heads of a run while they form."""
-    for name, run in chosen_runs(exchange, root).items():
+    for name, run in chosen_runs(request, root).items():
         formed = Formation.of_records(name, read_watch(run, "heads"), f"{name}: watch/heads.jsonl")
         return binary(formed.view_record(), name)
     raise BadInput("run: name one")
@@ -153,9 +153,10 @@ class BranchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
         return f"{self.key}={self.value.strip()}"
 
 
-async def start_branch(exchange: Exchange, root: Path, trainings: Trainings) -> Response:
+async def start_branch(
+    request: APIRequest, body: BranchRequest, *, root: Path, trainings: Trainings
+) -> object:
     """Start a branch of a run, as a process of its own."""
-    body = exchange.json(BranchRequest)
     run = find_run(body.run, root)
     described, command = _described(body.run, run), StartCommand.of(run)
     if body.step not in described["checkpoints"]:
@@ -167,7 +168,7 @@ async def start_branch(exchange: Exchange, root: Path, trainings: Trainings) -> 
     out = _out(run, body.step, root, trainings)
     words = command.branch(run, body.step, out, setting)
     training = trainings.start(_name(out, root), words, command.folder, setting)
-    return json_response(training.record)
+    return training.record
 
 
 def _outs(run: Path, root: Path, trainings: Trainings | None) -> dict[str, str]:
@@ -199,30 +200,26 @@ class StopRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     run: str
 
 
-async def stop_branch(exchange: Exchange, trainings: Trainings) -> Response:
+async def stop_branch(request: APIRequest, body: StopRequest, *, trainings: Trainings) -> object:
     """Stop a training after its step, with a checkpoint; asked again, at once."""
-    body = exchange.json(StopRequest)
     if body.run not in trainings.by_name:
         raise NotFound("no such training was started here")
     training = trainings.by_name[body.run]
     training.stop()
-    return json_response(training.record)
+    return training.record
 
 
-def run_routes(root: Path, trainings: Trainings | None = None) -> list[DoorRoute]:
+def run_routes(root: Path, trainings: Trainings | None = None) -> Routes:
     """Routes of the runs below a folder, and of trainings if they may be started."""
-    listed = partial(list_runs, root=root, trainings=trainings)
-    routes = [
-        DoorRoute("GET", "/studio/runs", listed, "All runs."),
-        DoorRoute("GET", "/studio/curves", partial(curves, root=root), "Curves of runs."),
-        DoorRoute("GET", "/studio/formation", partial(formation, root=root), "Heads of a run."),
-    ]
-    if trainings is None:
-        return routes
-    start = partial(start_branch, root=root, trainings=trainings)
-    stop = partial(stop_branch, trainings=trainings)
-    return [
-        *routes,
-        DoorRoute("POST", "/studio/branch", start, "Start a branch.", BranchRequest),
-        DoorRoute("POST", "/studio/branch/stop", stop, "Stop a branch.", StopRequest),
-    ]
+    routes = Routes()
+    routes.get("/studio/runs", summary="All runs.")(
+        partial(list_runs, root=root, trainings=trainings)
+    )
+    routes.get("/studio/curves", summary="Curves of runs.")(partial(curves, root=root))
+    routes.get("/studio/formation", summary="Heads of a run.")(partial(formation, root=root))
+    if trainings is not None:
+        start = partial(start_branch, root=root, trainings=trainings)
+        routes.post("/studio/branch", BranchRequest, summary="Start a branch.")(start)
+        stop = partial(stop_branch, trainings=trainings)
+        routes.post("/studio/branch/stop", StopRequest, summary="Stop a branch.")(stop)
+    return routes

@@ -13,25 +13,27 @@ import numpy as np
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation.greedy import Greedy
+from regard.generation.step import Search
 from regard.inference.generator import Ending, Generator
 from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_record import layer_record
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.edits import list_edits
 from regard.inside.record import record
 from regard.inside.trees.recording_beam import record_tree
 from regard.inside.trees.token_tree import TokenTree, record_tokens
-from regard.inside.views.attention_record import layer_record
-from regard.inside.views.view_record import ViewRecord
+from regard.models.edits import list_edits
 from regard.models.label_heads import SpanHead
-from regard.search.greedy import Greedy
-from regard.search.step import Search
-from regard.serving.doors.door import DoorRoute, Exchange
-from regard.serving.doors.images import EncodedImage, decoded_image
-from regard.serving.errors import UnknownModel
+from regard.serving.apis.request import APIRequest, Routes
+from regard.serving.apis.request_images import EncodedImage
+from regard.serving.request_errors import UnknownModel
 from regard.serving.served_model import ServedModel
 from regard.text.continuation import Continuation
+from regard.text.tokenizers.row_tokenizer import require_tokenizer
+from regard.views.view_record import ViewRecord
 
+ROUTES = Routes()
 AT_ONCE = 400_000  # weights that travel together; of more, a layer at a time
 LONGEST = 20_000  # characters of an input
 CHECKPOINT = re.compile(r"(.+)\.step-(\d+)")  # name of an open checkpoint
@@ -51,24 +53,24 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     image: str | None = None
     edits: list[dict[str, Any]] = []
 
-    def chosen_model(self, exchange: Exchange) -> ServedModel:
+    def chosen_model(self, request: APIRequest) -> ServedModel:
         """The model of this name, if it reads the input of the request."""
         closed = CHECKPOINT.fullmatch(self.model)
-        if closed is not None and self.model not in exchange.engine.models:
+        if closed is not None and self.model not in request.engine.models:
             closing = "is closed, as others were opened since: reload the page to open it again"
             raise UnknownModel(f"checkpoint {closed[1]}, step {closed[2]}, {closing}")
-        served = exchange.choose_model(self.model, lambda _: True, "the studio")
+        served = request.choose_model(self.model, lambda _: True, "the studio")
         self.check_input(served)
         return served
 
-    def served(self, exchange: Exchange) -> ServedModel:
+    def served(self, request: APIRequest) -> ServedModel:
         """The model of this name, with the edits of the request."""
-        served = self.chosen_model(exchange)
+        served = self.chosen_model(request)
         return served.with_edits(list_edits(self.edits, "edits")) if self.edits else served
 
     def check_input(self, served: ServedModel) -> None:
         """Refuse a text for a model of images, which would take it as a path, and an image else."""
-        reads_images = served.model.inspected.reads_images
+        reads_images = served.model.runner.reads_images
         if reads_images and (self.image is None or self.text or self.second is not None):
             raise BadInput(f"model {served.name} reads images: give an image, and no text")
         if self.image is not None and not reads_images:
@@ -80,14 +82,14 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
             raise BadInput("the text is empty")
 
     @asynccontextmanager
-    async def given(self, exchange: Exchange) -> AsyncIterator[StudioInput]:
+    async def given(self, request: APIRequest) -> AsyncIterator[StudioInput]:
         """The input as the methods of a model read it; the pixels of images are bounded."""
-        self.chosen_model(exchange)
+        self.chosen_model(request)
         if self.image is None:
             yield self.text if self.second is None else (self.text, self.second)
             return
-        image = EncodedImage.of_text(self.image, exchange.limits.pixels)
-        async with decoded_image(image, exchange.services.pixels) as pixels:
+        image = EncodedImage.of_text(self.image, request.limits.pixels)
+        async with request.services.images.decoded_one(image) as pixels:
             yield pixels
 
     @property
@@ -97,26 +99,38 @@ class StudioRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 async def run(
-    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel], Any]
+    request: APIRequest, body: StudioRequest, function: Callable[[ServedModel], Any]
 ) -> Any:
     """The value of a function of the model, with its edits, in the model's thread."""
-    served = body.served(exchange)
-    exchange.log |= {"model": served.name, "texts": body.text}
-    return await exchange.engine.call(served.name, lambda _: function(served), body.tokens)
+    served = body.served(request)
+    request.log |= {"model": served.name, "texts": body.text}
+    return await request.engine.call(served.name, lambda _: function(served), body.tokens)
 
 
 async def run_on_input(
-    exchange: Exchange, body: StudioRequest, function: Callable[[ServedModel, StudioInput], Any]
+    request: APIRequest, body: StudioRequest, function: Callable[[ServedModel, StudioInput], Any]
 ) -> Any:
     """The value of a function of the model and of the input of a request."""
-    async with body.given(exchange) as given:
-        return await run(exchange, body, lambda served: function(served, given))
+    async with body.given(request) as item:
+        return await run(request, body, lambda served: function(served, item))
 
 
 def binary(view: ViewRecord, served_name: str) -> Response:
     """A record as it travels, with the name of its model."""
     named = view.with_source(model=served_name)
     return Response(named.to_bytes(), media_type="application/octet-stream")
+
+
+@ROUTES.post("/studio/unknown", StudioRequest)
+async def unknown(request: APIRequest, body: StudioRequest) -> object:
+    """Unknown words."""
+
+    def words(served: ServedModel) -> list[str]:
+        vocabulary = require_tokenizer(served.model.runner.tokenizer).vocabularies[0]
+        spans = vocabulary.unknown(body.text)
+        return [*dict.fromkeys(body.text[start:end] for start, end in spans)]
+
+    return {"words": await run(request, body, words)}
 
 
 class LookRequest(StudioRequest, kw_only=True):
@@ -126,16 +140,16 @@ class LookRequest(StudioRequest, kw_only=True):
     rollout: bool = False
 
 
-async def look(exchange: Exchange) -> Response:
-    """Attention of a model on an input; of a long one without the weights of single heads."""
-    body = exchange.json(LookRequest)
+@ROUTES.post("/studio/look", LookRequest)
+async def look(request: APIRequest, body: LookRequest) -> object:
+    """Attention on an input."""
     subwords = body.subwords and body.image is None
 
-    def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
+    def looked(served: ServedModel, item: StudioInput) -> ViewRecord:
         if not subwords:
             body.check_words()
-        first, second = given if isinstance(given, tuple) else (given, None)
-        facts = served.facts
+        first, second = item if isinstance(item, tuple) else (item, None)
+        facts = served.model.facts
         aligns = any(site.between_texts for site in facts.attention_sites)
         if second is None and aligns and SpanHead.name in facts.head_names:
             reads = "reads a question and a text with the answer: ask it on the page Understand"
@@ -146,7 +160,7 @@ async def look(exchange: Exchange) -> Response:
         size = sum(layer.size for each in view.maps for layer in each.layers)
         return view.view_record(lazy=size > AT_ONCE)
 
-    return binary(await run_on_input(exchange, body, looked), body.model)
+    return binary(await run_on_input(request, body, looked), body.model)
 
 
 class LayerRequest(LookRequest, kw_only=True):
@@ -156,13 +170,13 @@ class LayerRequest(LookRequest, kw_only=True):
     layer: Annotated[int, Meta(ge=0)]
 
 
-async def look_at_layer(exchange: Exchange) -> Response:
-    """The weights of all heads of one layer, of which only that layer is recorded."""
-    body = exchange.json(LayerRequest)
+@ROUTES.post("/studio/layer", LayerRequest)
+async def look_at_layer(request: APIRequest, body: LayerRequest) -> object:
+    """Attention of one layer."""
 
-    def looked(served: ServedModel, given: StudioInput) -> ViewRecord:
-        model = served.model.inspected
-        first, second = given if isinstance(given, tuple) else (given, None)
+    def looked(served: ServedModel, item: StudioInput) -> ViewRecord:
+        model = served.model.runner
+        first, second = item if isinstance(item, tuple) else (item, None)
         rows = model.read(first, second)
         recorded, _ = record(model, rows, layers=[body.layer])
         maps: list[AttentionMap] = []
@@ -172,7 +186,7 @@ async def look_at_layer(exchange: Exchange) -> Response:
             raise BadInput(f"map: there are {len(maps)}, not {body.map + 1}")
         return layer_record(maps[body.map], body.layer)
 
-    return binary(await run_on_input(exchange, body, looked), body.model)
+    return binary(await run_on_input(request, body, looked), body.model)
 
 
 class TreeRequest(StudioRequest, kw_only=True):
@@ -190,9 +204,9 @@ class TreeRequest(StudioRequest, kw_only=True):
     seed: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
 
 
-async def tree(exchange: Exchange) -> Response:
-    """A search as a tree: of a translator's beam, or of a generator's tokens."""
-    body = exchange.json(TreeRequest)
+@ROUTES.post("/studio/tree", TreeRequest)
+async def tree(request: APIRequest, body: TreeRequest) -> object:
+    """A search as a tree."""
 
     def searched(served: ServedModel) -> ViewRecord:
         model = served.model
@@ -210,7 +224,7 @@ async def tree(exchange: Exchange) -> Response:
         tokens = record_tokens(generator, body.text, search, body.alternatives)
         return with_continuations(tokens, generator, body.text)
 
-    return binary(await run(exchange, body, searched), body.model)
+    return binary(await run(request, body, searched), body.model)
 
 
 def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> ViewRecord:
@@ -225,10 +239,3 @@ def with_continuations(tree: TokenTree, generator: Generator, prompt: str) -> Vi
     ends = [node.token in generator.ends for node in tree.nodes]
     view = tree.view_record()
     return replace(view, json={**view.json, "continuations": texts, "ends": ends, **chances})
-
-
-ROUTES = [
-    DoorRoute("POST", "/studio/look", look, "Attention on an input.", LookRequest),
-    DoorRoute("POST", "/studio/layer", look_at_layer, "Attention of one layer.", LayerRequest),
-    DoorRoute("POST", "/studio/tree", tree, "A search as a tree.", TreeRequest),
-]

@@ -8,6 +8,9 @@ from warnings import warn
 
 import numpy as np
 
+from regard.core.config import EMPTY_IS_NONE, UnusableKey
+from regard.core.errors import BadInput, DataWarning, shown
+from regard.core.reading import RowReading
 from regard.data.batches.image_dataset import ImageDataset
 from regard.data.batches.memory_dataset import BPEDropoutRows
 from regard.data.batches.training_data import Dataset
@@ -16,16 +19,12 @@ from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS
 from regard.data.readers.plain import labelled
-from regard.ground.config import EMPTY_IS_NONE
-from regard.ground.errors import BadInput, DataWarning, shown
-from regard.ground.reading import RowReading
 from regard.images.processor import ImageProcessor
 from regard.inference.classifier import Classifier
 from regard.metrics.classification import MEASURES, TOP, top_score
 from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead
-from regard.models.papers import paper
-from regard.models.papers.deit import DistilledLabelHead
+from regard.models.papers import KINDS, paper
 from regard.models.patches import Patches
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
@@ -120,18 +119,19 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
         metrics = METRICS[self.labels_config.kind]
         return metrics if self.labels_config.positive is None else (*metrics, "F1")
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         yield from super().unread_keys()
         model = self.tables.model
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
         yield from unread_image_keys(self.images_config, images, self.single_label)
         if self.long_texts.truncates and "stride" in self.text_config.model_fields_set:
-            yield 'text.stride where text.long is not "windows"'
+            yield UnusableKey("text.stride", 'where text.long is not "windows"')
         elif self.text_config.dropout and not self.long_texts.truncates:
-            yield 'text.dropout where text.long is "windows": a text has other windows each time'
+            why = 'where text.long is "windows": a text has other windows each time'
+            yield UnusableKey("text.dropout", why)
 
     def read_inputs(
-        self, plan: Plan, place: RunPaths, texts: Callable[[], Iterable[Sentence]]
+        self, plan: Plan, paths: RunPaths, texts: Callable[[], Iterable[Sentence]]
     ) -> RowReading:
         config, embed = self.images_config, plan.facts.encoder.embed
         if embed.reads_images:
@@ -139,11 +139,11 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
             return make_processor(config, cast(Patches, embed), start)
         if config.model_fields_set:
             raise BadInput("images: cannot be used, because the model of model.start reads texts")
-        return super().read_inputs(plan, place, texts)
+        return super().read_inputs(plan, paths, texts)
 
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
         if self.distillation is not None and facts.trunk.embed.has_distillation_token:
-            return (DistilledLabelHead(1),)
+            return (KINDS["DistilledLabelHead"](1),)
         return (LabelHead(1, facts.trunk.stack.dropout),)
 
     def read(
@@ -247,8 +247,8 @@ class Classify(EncoderTask[LabelledExample, RowReading, Classifier, LabelSet]):
 
     def notes(self) -> dict[str, object]:
         settings = {name: getattr(self.text_config, name) for name in self.saved_settings}
-        given = {name: value for name, value in settings.items() if value is not None}
-        return super().notes() | given
+        saved = {name: value for name, value in settings.items() if value is not None}
+        return super().notes() | saved
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
         targets = (target[0] for _, target in encoded)

@@ -1,6 +1,7 @@
 """All tasks by name, the components of a model by name, and ``Runner``, with a method for each."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -12,14 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids
-from regard.ground.checks import check_whole, listed
-from regard.ground.device import device_named
-from regard.ground.errors import BadInput, BadItem, did_you_mean, shown
-from regard.ground.keywords import check_keywords, check_method_keywords
-from regard.ground.tape import NULL_TAPE, NullTape, check_tape
-from regard.ground.workers import RayActors, WorkerProcesses
-from regard.inference.batch_runner import Predictor
+from regard.core.batch import Ids
+from regard.core.catalogue import Catalogue, Entry
+from regard.core.checks import check_whole, listed
+from regard.core.device import device_named
+from regard.core.errors import BadInput, BadItem, did_you_mean, shown
+from regard.core.keywords import check_keywords, check_method_keywords
+from regard.core.tape import NULL_TAPE, NullTape, check_tape
+from regard.core.workers import RayActors, WorkerProcesses
+from regard.generation.step import Search
 from regard.inference.captured_encoder import capture_encoder
 from regard.inference.classifier import SentencePairClassifier
 from regard.inference.component import AnyResult, BlockWorkers, Component
@@ -27,10 +29,11 @@ from regard.inference.encoder_model import EncoderInput, EncoderModel, ImageMode
 from regard.inference.fill_mask import FilledText
 from regard.inference.generator import Ending, Generation, Generator
 from regard.inference.inputs import verb_of
-from regard.inference.model_runner import ModelRunner
+from regard.inference.predictor import Predictor
 from regard.inference.text_tokens import TextTokens
 from regard.inference.translator import Translation, Translator
 from regard.inference.written_labels import WritingClassifier
+from regard.layers.linear.convert import chosen_precision
 from regard.models.edits import AnyEdit, edit_module
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.folders.folder import read as read_folder
@@ -39,39 +42,44 @@ from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import SentencePairHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.linear.convert import chosen_precision
-from regard.search.step import Search
-from regard.tasks.classify import Classify
-from regard.tasks.coreference import Coreference
 from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.multiple_choice import Choose
-from regard.tasks.pretrain import Pretrain
-from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.semantic_roles import Roles
-from regard.tasks.sentence_encoder import Embed
-from regard.tasks.tag import Tag
 from regard.tasks.task import Task
-from regard.tasks.text_to_text import TextToText
-from regard.tasks.translate import Translate
 from regard.text.labels import LabelSet, SingleLabelSet
 from regard.text.task_prompt import PromptConfig
 from regard.text.tokenizers.list import Tokenizer
 
 Texts = Iterable[EncoderInput]
 AnyComponent = Component[Any, Any, Any]
+MOST_COMPONENTS = 64  # with different options, which are kept
+MOST_OPTION_BYTES = 1 << 20  # of the options of all components that are kept
+BYTES = 8  # of an option, for a character of its description
 AnyRunner = TypeVar("AnyRunner", bound="Runner")
-TASKS: dict[str, type[Task]] = {
-    task.name: task
-    for task in (
-        *(Translate, TextToText, Classify, Tag, Roles, QuestionAnswering, Choose, Coreference),
-        *(Embed, Pretrain),
-    )
-}
-TASKS_OF_HEADS: dict[str, type[EncoderTask]] = {
-    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose, Coreference)
-}
+TASKS = Catalogue[type[Task]](
+    {
+        "translate": Entry("regard.tasks.translate:Translate"),
+        "text-to-text": Entry("regard.tasks.text_to_text:TextToText"),
+        "classify": Entry("regard.tasks.classify:Classify"),
+        "tag": Entry("regard.tasks.tag:Tag"),
+        "roles": Entry("regard.tasks.semantic_roles:Roles"),
+        "answer": Entry("regard.tasks.question_answering:QuestionAnswering"),
+        "choose": Entry("regard.tasks.multiple_choice:Choose"),
+        "coreference": Entry("regard.tasks.coreference:Coreference"),
+        "embed": Entry("regard.tasks.sentence_encoder:Embed"),
+        "pretrain": Entry("regard.tasks.pretrain:Pretrain"),
+    }
+)
+TASKS_OF_HEADS = Catalogue[type[EncoderTask]](
+    {
+        "label": TASKS.entry("classify"),
+        "token_label": TASKS.entry("tag"),
+        "span": TASKS.entry("answer"),
+        "choice": TASKS.entry("choose"),
+        "coreference": TASKS.entry("coreference"),
+    }
+)
 
-RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
+AnyModel = EncoderModel | Translator
+RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[AnyModel]] = {
     (TrunkWithHeads.sides, False, False): EncoderModel,
     (TrunkWithHeads.sides, False, True): ImageModel,
     (TrunkWithHeads.sides, True, False): Generator,
@@ -80,7 +88,7 @@ RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
 """By the sides of the model, whether it writes, and whether it reads images."""
 
 
-def runner_of(loaded: LoadedModel) -> ModelRunner:
+def runner_of(loaded: LoadedModel) -> AnyModel:
     """The runner of the model of a folder."""
     facts = loaded.facts
     return RUNNERS[facts.sides, facts.writes, facts.encoder.embed.reads_images].of(loaded)
@@ -89,20 +97,48 @@ def runner_of(loaded: LoadedModel) -> ModelRunner:
 def predictor_of(runner: EncoderModel) -> Predictor:
     """Predictor of a model's head, with the settings of training if config.json stores them."""
     heads = [head.name for head in runner.facts.output_heads if head.name in TASKS_OF_HEADS]
-    if heads and {*Roles.saved_settings} <= runner.notes.keys():  # their head is a tagger's
-        return Roles.predictor_of(runner)
+    roles = cast(type[EncoderTask], TASKS["roles"])
+    if heads and {*roles.saved_settings} <= runner.notes.keys():  # their head is a tagger's
+        return roles.predictor_of(runner)
     if heads:
         return TASKS_OF_HEADS[heads[0]].predictor_of(runner)
     head = runner.facts.head(SentencePairHead.name)
     if head is None:
         raise BadInput("this model has no head of a task: fine-tune it before you predict")
     return SentencePairClassifier(
-        runner.model,
+        runner.module,
         runner.reading,
         SingleLabelSet(head.classes),
         runner.batch_size,
         runner.truncation,
     )
+
+
+class ComponentCache:
+    """Components of a model by their options: the last used ones, within bytes of options."""
+
+    def __init__(self) -> None:
+        self._components: OrderedDict[Hashable, tuple[AnyComponent, int]] = OrderedDict()
+        self.option_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def get(self, key: Hashable, open_component: Callable[[], AnyComponent]) -> AnyComponent:
+        """The component of a key, which is opened if it is not kept, or the key has no hash."""
+        try:
+            if key in self._components:
+                self._components.move_to_end(key)
+                return self._components[key][0]
+        except TypeError:
+            return open_component()
+        component, size = open_component(), BYTES * len(repr(key))
+        self._components[key] = component, size
+        self.option_bytes += size
+        while len(self) > MOST_COMPONENTS or self.option_bytes > MOST_OPTION_BYTES:
+            _, (_, size) = self._components.popitem(last=False)
+            self.option_bytes -= size
+        return component
 
 
 @check_method_keywords
@@ -126,6 +162,7 @@ class Runner:
         self.tokenizer = cast(Tokenizer | None, loaded.tokenizer)
         self.labels: LabelSet | None = loaded.labels
         self.notes: dict[str, Any] = loaded.notes
+        self._components = ComponentCache()
 
     @property
     def device(self) -> torch.device:
@@ -139,14 +176,15 @@ class Runner:
             chosen_precision(self.precision, place)
         self.module.to(place)
         self.__dict__.pop("runner", None)
+        self._components = ComponentCache()
         return self
 
     @cached_property
-    def runner(self) -> ModelRunner:
+    def runner(self) -> AnyModel:
         """The model on its device, in its precision, which all methods call."""
         return self._runner_of(self._loaded)
 
-    def _runner_of(self, loaded: LoadedModel) -> ModelRunner:
+    def _runner_of(self, loaded: LoadedModel) -> AnyModel:
         runner = runner_of(loaded).with_limits(self._batch_size)
         return runner if self.precision is None else runner.with_precision(self.precision)
 
@@ -159,9 +197,9 @@ class Runner:
         """Copy with other limits; None keeps a limit."""
         return self._with(self.runner.with_limits(batch_size, max_length))
 
-    def _with(self, runner: ModelRunner) -> Self:
+    def _with(self, runner: AnyModel) -> Self:
         model = copy(self)
-        model.__dict__["runner"] = runner
+        model.__dict__["runner"], model._components = runner, ComponentCache()
         return model
 
     @property
@@ -189,10 +227,18 @@ class Runner:
         return cast(Generator, self.runner)
 
     def component(self, name: str, **options: Any) -> AnyComponent:
-        """Component of this name ("embed", "translate", ...), with options."""
+        """Component of this name ("embed", "translate", ...), with options.
+
+        Equal options give the same object, as long as it is kept: the last used ones are.
+        """
         if name not in COMPONENTS:
             raise BadInput(f"there is no component {shown(name)}{did_you_mean(name, COMPONENTS)}")
-        return check_keywords(COMPONENTS[name](self), f"{name} has no option")(**options)
+
+        def open_component() -> AnyComponent:
+            return check_keywords(COMPONENTS[name](self), f"{name} has no option")(**options)
+
+        typed = ((option, type(options[option]), options[option]) for option in sorted(options))
+        return self._components.get((name, *typed), open_component)
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -269,7 +315,7 @@ class Runner:
         if carry and not self.facts.encoder.stack.carries_state:
             raise BadInput(f"carry: {self.paper.name} is not recurrent: it has no state to carry")
         read = runner.carried_states if carry else runner.states
-        states = read(runner.read(runner.listed(texts)), name, check_tape(tape))
+        states = read(runner.read_rows(runner.listed(texts)), name, check_tape(tape))
         return [_array(states_TD) for states_TD in states] if as_numpy else states
 
     def tokens(self, texts: Texts, *, max_length: int | None = None) -> list[TextTokens]:
@@ -288,6 +334,7 @@ class Runner:
         pool: str | None = None,
         normalise: bool | None = None,
         *,
+        prompt_name: str | None = None,
         tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
@@ -297,11 +344,12 @@ class Runner:
 
         Encoders also have "first", the state of the summary token (even if it is last), and
         "pooled", the output of the model's pool. The default is the pooling that the folder
-        configures for sentence vectors, else the mean (for images: the class token). Vectors are
-        float32, on the device of the model.
+        configures for sentence vectors, else the mean (for images: the class token). If the folder
+        has prompts, such as "query" and "passage", the one of ``prompt_name``, or else the folder's
+        default, is put before each text. Vectors are float32, on the device of the model.
         """
         runner = self._limited(batch_size, max_length).runner
-        embedder = runner.embedder(pool, normalise)
+        embedder = runner.embedder(pool, normalise, prompt_name)
         vectors_ND = embedder.vectors(runner.listed(texts), check_tape(tape))
         return _array(vectors_ND) if as_numpy else vectors_ND
 
@@ -335,6 +383,7 @@ class Runner:
         search: Search | None = None,
         prefixes: Iterable[str] | None = None,
         *,
+        max_new_tokens: int | None = None,
         tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
@@ -343,13 +392,15 @@ class Runner:
 
         The training recipe sets the default search; for a published folder, its
         generation_config.json does; else it is a beam of 5. Each translation begins with its prefix
-        in ``prefixes``.
+        in ``prefixes``, and has at most ``max_new_tokens`` more tokens. The default of these is in
+        generation_config.json; else it is 2n + 10 for a text of n tokens, and at least 128 if there
+        is such a file. A translation that is unfinished there has ``ended`` "length".
 
         The edits of a ``tape`` apply to every step of the search, with torch's operators. It
         records one forward pass over each text and its best translation, as ``logits`` does.
         """
         rows, translator = listed(texts), self._limited(batch_size, max_length).translator
-        return translator.translate(rows, search, prefixes, tape=check_tape(tape))
+        return translator.translate(rows, search, prefixes, max_new_tokens, tape=check_tape(tape))
 
     def generate(
         self,
@@ -489,8 +540,8 @@ def with_captured_encoder(model: AnyRunner) -> AnyRunner:
     runner = model.runner
     if model.device.type != "cuda" or type(runner) is not EncoderModel:
         return model
-    module = capture_encoder(runner.model)
-    return model if module is None else model._with(replace(runner, model=module))
+    module = capture_encoder(runner.module)
+    return model if module is None else model._with(runner.with_module(module))
 
 
 def _array(tensor: Tensor) -> np.ndarray:

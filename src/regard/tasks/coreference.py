@@ -7,11 +7,11 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput
+from regard.core.reading import RowReading
 from regard.data.readers.examples import CoreferenceExample, Mention, PronounQuestion
 from regard.data.rows.coreference_rows import DocumentRows, document_rows
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.reading import RowReading
 from regard.inference.encoder_model import smallest
 from regard.inference.resolver import Resolver, candidate_spans
 from regard.metrics.coreference_scores import (
@@ -91,12 +91,12 @@ class Coreference(EncoderTask[CoreferenceExample, RowTokenizer, Resolver, None])
         """The table ``coreference``."""
         return self.tables[CoreferenceConfig]
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         yield from super().unread_keys()
         config = self.config
         for key in ("widest", "ratio", "singletons") if config.mentions == "gold" else ():
             if getattr(config, key) != CoreferenceConfig.model_fields[key].default:
-                yield f'coreference.{key} with coreference.mentions = "gold"'
+                yield UnusableKey(f"coreference.{key}", 'with coreference.mentions = "gold"')
 
     @property
     def head_facts(self) -> CoreferenceHead:

@@ -13,17 +13,18 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import numpy as np
 from torch import nn
 
+from regard.core.config import UnusableKey
+from regard.core.errors import BadInput
+from regard.core.reading import RowReading
 from regard.data.batches.memory_dataset import MemoryDataset, UnknownWordRows
 from regard.data.batches.training_data import Dataset, TrainingData, split_held_out
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import Example as FileExample
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
-from regard.ground.errors import BadInput
-from regard.ground.reading import RowReading
-from regard.inference.batch_runner import Predictor
 from regard.inference.embed import Embedder
 from regard.inference.encoder_model import EncoderModel, smallest
+from regard.inference.predictor import Predictor
 from regard.inference.role_labeller import MARKS, PREDICATES
 from regard.models.folders.hf import PREDICTION_KEYS
 from regard.models.folders.loaded_model import LoadedModel
@@ -41,7 +42,16 @@ from regard.objectives.objective import Objective
 from regard.tasks.labels import AnyLabelsConfig
 from regard.tasks.plan import Plan, resolve_trunk
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Example, Prepared, Processes, Task, TaskScores, TrainedModel, mean_nll
+from regard.tasks.task import (
+    DevScores,
+    Example,
+    Prepared,
+    Processes,
+    Task,
+    TaskScores,
+    TrainedModel,
+    mean_nll,
+)
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.long_texts import LONG_TEXTS
@@ -87,16 +97,18 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         config = self.tables.find(LabelDistillationConfig)
         return None if config is None or config.teacher is None else config
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         yield from self.tables.unread_text_keys(self.tables.tokenizer_key, self.drawn)
         table, config = self.tables.find(LabelDistillationConfig), self.distillation
         for key in () if table is None else sorted(table.model_fields_set):
             if config is None and key != "teacher":
-                yield f"distillation.{key} without distillation.teacher"
+                yield UnusableKey(f"distillation.{key}", "without distillation.teacher")
             elif config is not None and not self.single_label:
-                yield f"distillation.{key} where a text, or a word, has not one label of several"
+                why = "where a text, or a word, has not one label of several"
+                yield UnusableKey(f"distillation.{key}", why)
             elif config is not None and config.is_hard and key == "temperature":
-                yield 'distillation.temperature where distillation.kind is "hard"'
+                why = 'where distillation.kind is "hard"'
+                yield UnusableKey("distillation.temperature", why)
 
     def resolve(self, data: Path) -> Plan:
         teacher = self._teacher(data)
@@ -189,7 +201,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
             raise BadInput("this folder has no labels: predictions have no names")
         longest = cast(int | None, notes.get("longest", cls.default_length))
         max_length = smallest(runner.truncation, longest)
-        predictor = cls.predictor(runner.model, runner.reading, runner.labels, max_length, notes)
+        predictor = cls.predictor(runner.module, runner.reading, runner.labels, max_length, notes)
         limit = predictor.max_length if runner.max_length is None else max_length
         return replace(predictor, batch_size=runner.batch_size, max_length=limit)
 
@@ -208,10 +220,10 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         return cast(FileExample, example).content
 
     def read_inputs(
-        self, plan: Plan, place: RunPaths, texts: Callable[[], Iterable[Sentence]]
+        self, plan: Plan, paths: RunPaths, texts: Callable[[], Iterable[Sentence]]
     ) -> Input:
         """Tokenizer or image processor of the model, by the plan."""
-        return cast(Input, plan.read_texts(place, texts))
+        return cast(Input, plan.read_texts(paths, texts))
 
     def training_set(
         self, reading: Input, examples: Sequence[Example], encoded: Sequence[Encoded]
@@ -226,26 +238,26 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         """Development examples in a form that is quick to read in every evaluation."""
         return examples
 
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Input]:
+    def prepare(self, plan: Plan, paths: RunPaths) -> Prepared[Input]:
         data, dropped = self.tables.data, DropCounts()
-        train = self.read(self.train_files(place), place.data, dropped if place.skip_bad else None)
+        train = self.read(self.train_files(paths), paths.data, dropped if paths.skip_bad else None)
         data.train.require(train, "train", self.unit)
         if data.dev.held_out:
             labels_of = self.split_labels(map(self.content, train))
             train, dev = split_held_out(train, data.dev.held_out, labels_of)
         else:
-            dev = self.read(data.dev, place.data, place.dropping())
+            dev = self.read(data.dev, paths.data, paths.dropping())
             data.dev.require(dev, "dev", self.unit)
         texts = chain.from_iterable(map(self.texts, train))
-        reading, labels = self.read_inputs(plan, place, lambda: texts), self.label_set(train)
+        reading, labels = self.read_inputs(plan, paths, lambda: texts), self.label_set(train)
         dev = self.keep_in_memory(reading, dev)
         encoded, long_texts = self.encode_training(reading, labels, train)
         dev_encoded = self.encode(reading, labels, dev)
         for files in data.tests.values():  # wrong targets are found before training
-            self.encode(reading, labels, self.read(files, place.data, place.dropping()))
+            self.encode(reading, labels, self.read(files, paths.data, paths.dropping()))
         if plan.teacher is not None and labels is not None:
-            logits_NV = self._teacher_logits(plan.teacher, place, reading, labels, train)
-            encoded = _with_logits(encoded, logits_NV, len(labels), place)
+            logits_NV = self._teacher_logits(plan.teacher, paths, reading, labels, train)
+            encoded = _with_logits(encoded, logits_NV, len(labels), paths)
         dataset = TrainingData(
             batching=self.tables.batching,
             train=self.training_set(reading, train, encoded),
@@ -260,7 +272,7 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
     def _teacher_logits(
         self,
         teacher: LoadedModel,
-        place: RunPaths,
+        paths: RunPaths,
         reading: Input,
         labels: LabelSet,
         examples: Sequence[Example],
@@ -275,13 +287,13 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
         longest = smallest(self.tables.batches.longest, text.longest, limit)
 
         def predict() -> np.ndarray:
-            module = teacher.module.to(place.device)
+            module = teacher.module.to(paths.device)
             predictor = self.predictor(module, text, theirs, longest, self.notes())
             logits = self.teacher_logits(cast(AnyPredictor, predictor), reading, examples)
             module.cpu()
             return np.concatenate(logits)[:, order].astype(np.float32)
 
-        return place.keep_array("teacher", predict)
+        return paths.keep_array("teacher", predict)
 
     def objective(self, prepared: Prepared[Input]) -> Objective:
         labels = self._label_objective(prepared)
@@ -304,21 +316,23 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
     def evaluate_dev(
         self, prepared: Prepared[Input], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
+    ) -> DevScores:
         labels, dataset = self._label_objective(prepared), prepared.dataset
         objective = self.objective_of_inputs(labels, prepared.reading)
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
-        def scores() -> dict[str, float]:
+        def scores() -> DevScores:
             read = prepared.reading, prepared.labels, self.row_length(prepared.reading)
             predictor = self.predictor(model, *read, self.notes())
-            scored = self.score(cast(AnyPredictor, predictor), dataset.dev_examples).scores
-            return {score.name: score.value for score in scored}
+            scored = self.score(cast(AnyPredictor, predictor), dataset.dev_examples)
+            remark = "" if scored.confusion is None else scored.confusion.remark
+            return DevScores({score.name: score.value for score in scored.scores}, remark)
 
-        return {"loss": loss} | processes.from_leader(scores)
+        measured = DevScores(**processes.from_leader(lambda: scores()._asdict()))
+        return DevScores({"loss": loss} | measured.figures, measured.remark)
 
     def notes(self) -> dict[str, object]:
-        return {"longest": self.tables.batches.longest}
+        return {"longest": self.tables.batches.longest, **super().notes()}
 
     def test_scores(
         self, model: TrainedModel, examples: Sequence[Example], with_interval: bool = False
@@ -332,13 +346,13 @@ class EncoderTask(Task[Example, Input], Generic[Example, Input, AnyPredictor, La
 
 
 def _with_logits(
-    encoded: list[Encoded], logits_NV: np.ndarray, labels: int, place: RunPaths
+    encoded: list[Encoded], logits_NV: np.ndarray, labels: int, paths: RunPaths
 ) -> list[Encoded]:
     """The encoded examples, each with the logits of the teacher for its targets."""
     ends = np.cumsum([len(targets) for _, targets in encoded])
     if logits_NV.shape != (ends[-1], labels):
         raise BadInput(
-            f"{place.store}: the teacher's stored logits are of other examples: delete them"
+            f"{paths.store}: the teacher's stored logits are of other examples: delete them"
         )
     of_examples = np.split(logits_NV, ends[:-1])
     return [with_teacher(*both) for both in zip(encoded, of_examples, strict=True)]

@@ -9,11 +9,11 @@ from typing import Annotated, cast
 import numpy as np
 from pydantic import Field
 
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.data.batches.image_dataset import MOST_KEPT
 from regard.data.readers.examples import LabelledExample
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
 from regard.images.augment import Augmentation, Mixing
 from regard.images.decoding_pool import DecodingPool
 from regard.images.processor import ImageProcessor, ResizedImage
@@ -65,18 +65,19 @@ def reads_images(reading: Reading) -> bool:
     return reading.name == ImageProcessor.name
 
 
-def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Iterator[str]:
+def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Iterator[UnusableKey]:
     """Keys of the table that nothing reads, because the model reads texts, or predicts several
     labels.
     """
     keys = sorted(config.model_fields_set)
     if not images:
-        yield from (f"images.{key} with a model that reads texts" for key in keys)
+        yield from (UnusableKey(f"images.{key}", "with a model that reads texts") for key in keys)
     elif not single:
         mixed = (key for key in MIXED if key in keys)
-        yield from (f"images.{key} where an image has not one label" for key in mixed)
+        why = "where an image has not one label"
+        yield from (UnusableKey(f"images.{key}", why) for key in mixed)
     if "magnitude" in keys and not config.operations:
-        yield "images.magnitude without images.operations"
+        yield UnusableKey("images.magnitude", "without images.operations")
 
 
 def make_processor(config: ImagesConfig, embed: Patches, start: Reading | None) -> ImageProcessor:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.metrics.classification import (
     class_table,
     classification_scores,

@@ -8,21 +8,22 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput, BadItem
+from regard.core.machine import least_stable_rows
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.examples import ChoiceExample
 from regard.data.readers.fields import field_of, json_object, typed
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.machine import least_stable_rows
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, finite, rows_of
 from regard.inference.component import Row
 from regard.inference.inputs import check_pairs
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import check_segments
+from regard.layers.kernels.bucketed import equal_lengths
 from regard.metrics.classification import classification_scores
 from regard.models.heads import AnyHead
 from regard.models.label_heads import ChoiceHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.labels import MultipleChoice
-from regard.parts.kernels.bucketed import equal_lengths
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -86,18 +87,18 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         for number, (text, choices) in enumerate(pairs, start=1):
             if not isinstance(choices, tuple | list) or not choices:
                 raise BadItem(number, "the list of choices is empty")
-            for one in (text, *choices):
-                check_text(one, number)
-        rows = self.read_pairs([[(text, one) for one in choices] for text, choices in pairs])
-        self.check_segments([own[0].row for own in rows])
+            for choice in (text, *choices):
+                check_text(choice, number)
+        rows = self.read_pairs([[(text, choice) for choice in choices] for text, choices in pairs])
+        check_segments(self.module, [own[0].row for own in rows])
         return [
-            self.prepared(key, one, own, sum(len(pair.row.tokens) for pair in own))
-            for key, one, own in zip(keys, pairs, rows, strict=True)
+            self.prepared(key, value, own, sum(len(pair.row.tokens) for pair in own))
+            for key, value, own in zip(keys, pairs, rows, strict=True)
         ]
 
     def read_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[list[PairRow]]:
         """The rows of each input: the text with each of its choices."""
-        rows = iter(rows_of(self.tokenizer, [*chain(*inputs)], self.max_length))
+        rows = iter(self.tokenizer.rows([*chain(*inputs)], self.max_length))
         return [[PairRow(next(rows), choice) for _, choice in pairs] for pairs in inputs]
 
     def values(
@@ -111,7 +112,7 @@ class Chooser(Predictor[Choices, list[PairRow], ChoicePrediction]):
         """The best of the choices of each input."""
         rows = [pair.row for pair in chain(*inputs)]
         with equal_lengths(least_stable_rows()):  # the scores of an input are those of it alone
-            scores = iter(self.logits_of(ChoiceHead, rows, tape, finite))
+            scores = iter(self.head_logits(ChoiceHead, rows, tape))
         results = []
         for pairs in inputs:
             logits = torch.cat([next(scores) for _ in pairs])
@@ -157,7 +158,7 @@ class Choose(EncoderTask[ChoiceExample, RowTokenizer, Chooser, None]):
         self, reading: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
     ) -> list[Encoded]:
         pairs = [*chain(*(example.choices for example in examples))]
-        rows = iter(rows_of(reading, pairs, self.row_length(reading)))
+        rows = iter(reading.rows(pairs, self.row_length(reading)))
         return [([*islice(rows, len(example.choices))], _label(example)) for example in examples]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:

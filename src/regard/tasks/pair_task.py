@@ -11,12 +11,12 @@ import numpy as np
 from sacrebleu.metrics import CHRF, TER
 from torch import nn
 
+from regard.core.config import Config
 from regard.data.batches.pair_dataset import PairData, PairStore, load_pairs
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_pairs, sample_texts
-from regard.ground.config import Config
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.bleu import bleu_metric
@@ -25,6 +25,7 @@ from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import (
     AnyReading,
+    DevScores,
     Prepared,
     Processes,
     Task,
@@ -75,28 +76,28 @@ class PairTask(Task[Pair, AnyReading]):
         """The pairs of files, as they are learned."""
         return files.under(data)
 
-    def train_pairs(self, files: FilesConfig, place: RunPaths) -> Iterator[Pair]:
+    def train_pairs(self, files: FilesConfig, paths: RunPaths) -> Iterator[Pair]:
         """The pairs to train on, one by one; it is an error if a corpus has none."""
         data = self.tables.data
-        for name, folder in data.corpora(place.data).items():
+        for name, folder in data.corpora(paths.data).items():
             source = self.source(files, folder)
-            pairs = read_pairs(source, data.longest_characters, place.dropping())
+            pairs = read_pairs(source, data.longest_characters, paths.dropping())
             first = [*islice(pairs, 1)]
             data.train.require(first, name, self.unit)
             yield from chain(first, pairs)
 
     def vocabulary_texts(
-        self, files: FilesConfig, place: RunPaths, *sides: Callable[[Pair], Iterable[str]]
+        self, files: FilesConfig, paths: RunPaths, *sides: Callable[[Pair], Iterable[str]]
     ) -> list[Iterator[str]]:
         """Texts of training pairs, for each of ``sides``, to learn vocabularies from.
 
         They are an even sample if there are many pairs.
         """
-        total = sum(len(pair[1]) + len(pair[2]) for pair in self.train_pairs(files, place))
+        total = sum(len(pair[1]) + len(pair[2]) for pair in self.train_pairs(files, paths))
         share = min(1.0, SAMPLE / max(1, total))
 
         def texts(texts_of: Callable[[Pair], Iterable[str]]) -> Iterator[str]:
-            pairs = self.train_pairs(files, place)
+            pairs = self.train_pairs(files, paths)
             return sample_texts((text for pair in pairs for text in texts_of(pair)), share)
 
         return [*map(texts, sides)]
@@ -104,7 +105,7 @@ class PairTask(Task[Pair, AnyReading]):
     def load(
         self,
         files: FilesConfig,
-        place: RunPaths,
+        paths: RunPaths,
         sides: tuple[Vocabulary, Vocabulary],
         dropout: float = 0.0,
     ) -> PairData:
@@ -112,20 +113,20 @@ class PairTask(Task[Pair, AnyReading]):
         data = self.tables.data
         store = PairStore(
             sides,
-            place.store,
+            paths.store,
             data.longest_characters,
-            place.skip_bad,
-            place.start_workers,
-            read_only=place.prepared is not None,
-            deduplicate=place.deduplicate,
+            paths.skip_bad,
+            paths.start_workers,
+            read_only=paths.prepared is not None,
+            deduplicate=paths.deduplicate,
         )
-        folders = data.corpora(place.data)
+        folders = data.corpora(paths.data)
         train = {name: self.source(files, folder) for name, folder in folders.items()}
-        dev = data.dev.held_out or self.source(data.dev, place.data)
+        dev = data.dev.held_out or self.source(data.dev, paths.data)
         return load_pairs(store, self.tables.batching, train, dev, dropout, data.mix)
 
     def dev_inputs(
-        self, prepared: Prepared[AnyReading], place: RunPaths, count: int
+        self, prepared: Prepared[AnyReading], paths: RunPaths, count: int
     ) -> list[tuple[object, ...]]:
         return [*cast(PairData, prepared.dataset).dev_texts(count)]
 
@@ -134,11 +135,11 @@ class PairTask(Task[Pair, AnyReading]):
 
     def evaluate_dev(
         self, prepared: Prepared[AnyReading], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
+    ) -> DevScores:
         objective = self.plain_objective(prepared)
         batches = prepared.dataset.dev_batches(objective, processes)
         loss = mean_nll(objective, batches, model, processes)
-        return {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
+        return DevScores({"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))})
 
     def test_scores(
         self, model: TrainedModel, examples: Sequence[Pair], with_interval: bool = False

@@ -9,13 +9,13 @@ from typing import TypeVar, cast
 import torch
 from torch import nn
 
+from regard.core.batch import BatchLimits
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.data.batches.training_data import Batching
 from regard.data.config import BatchConfig, DataConfig
 from regard.data.readers.static_vectors import StaticVectors
-from regard.ground.batch import BatchLimits
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
 from regard.models.config import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
@@ -119,7 +119,7 @@ class Tables:
         tokenizer_key: str | None,
         drawn: Collection[str] = (),
         sides: Sides = TrunkWithHeads.sides,
-    ) -> Iterator[str]:
+    ) -> Iterator[UnusableKey]:
         """Keys of [text] that nothing reads; ``drawn`` are the keys by which the task draws in
         training.
 
@@ -130,18 +130,18 @@ class Tables:
         if tokenizer_key is not None:
             has = f"beside {tokenizer_key}, which has a tokenizer"
             if text.model_fields_set.difference(text.row_keys):
-                yield f"text {has}: text=false removes the table"
+                yield UnusableKey("text", f"{has}: text=false removes the table")
             if model.learns_vocabulary:
-                yield f"model.vocabulary {has}"
+                yield UnusableKey("model.vocabulary", has)
             return
         family = self.tokenizer_family(paper(model.paper), sides)
         unread = unread_settings(family, text)
         for key, remedy in sorted(unread.items()):
-            value, tokenizer = getattr(text, key), f"whose tokenizer is {family!r}: {remedy}"
-            yield f"text.{key} as {value!r} with model.paper = {model.paper!r}, {tokenizer}"
+            has = f"with model.paper = {model.paper!r}, whose tokenizer is {family!r}: {remedy}"
+            yield UnusableKey(f"text.{key}", f"as {getattr(text, key)!r} {has}")
         for key in ("dropout", "unknown"):
             if key not in drawn and key in {*text.model_fields_set} - {*unread}:
-                yield f"text.{key}"
+                yield UnusableKey(f"text.{key}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +182,12 @@ class Plan:
             facts = change(facts, vocab=max(facts.sizes["tokens"], len(tokenizer.words)))
         return replace(self, facts=facts, tokenizer=tokenizer, special_tokens=special)
 
-    def read_texts(self, place: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
+    def read_texts(self, paths: RunPaths, texts: Callable[[], Iterable[Sentence]]) -> RowTokenizer:
         """Tokenizer: of a folder, of the run that is resumed, or learned from ``texts``."""
         if self.tokenizer is not None:
             return self.tokenizer
         family = self.tables.tokenizer_family(self.paper, self.facts.sides)
-        saved = None if place.fresh else load_tokenizer(family, place.text)
+        saved = None if paths.fresh else load_tokenizer(family, paths.text)
         if saved is not None:
             return saved
         learned = learn_tokenizer(
@@ -199,7 +199,7 @@ class Plan:
             self._spelling,
             () if self.vectors is None else self.vectors.words,
         )
-        place.keep_text(learned)
+        paths.keep_text(learned)
         return learned
 
     def reading(self, tokenizer: RowTokenizer) -> Reading:
@@ -225,8 +225,8 @@ class Plan:
             facts = change(facts, outputs=len(labels))
         if self.tokenizer is None or (model.start is not None and not model.starts_whole):
             # Characters of words, and models of features, have vocabularies of their own.
-            place = "trunk.embed." if facts.encoder.ids_per_token else ""
-            facts = change(facts, **{place + name: size for name, size in reading.sizes.items()})
+            prefix = "trunk.embed." if facts.encoder.ids_per_token else ""
+            facts = change(facts, **{prefix + name: size for name, size in reading.sizes.items()})
         return facts
 
     @torch.no_grad()

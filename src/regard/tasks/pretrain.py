@@ -12,6 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.core.config import UnusableKey
+from regard.core.device import seed_generators
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.training_data import TrainingData, held_out_indices
@@ -22,9 +26,6 @@ from regard.data.readers.fields import DropCounts
 from regard.data.readers.memory import MemoryExamples
 from regard.data.readers.sources import sample_texts
 from regard.data.rows.documents import Documents, tokenize_documents
-from regard.ground.device import seed_generators
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
 from regard.inference.score_text import TextScore, perplexity
 from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
@@ -32,14 +33,14 @@ from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.macs import RowLengths
-from regard.models.papers.grover import FieldTemplate
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.list import ObjectivesConfig, ObjectiveTables, paper_with_objectives
+from regard.objectives.list import ObjectiveTables, objectives_config, paper_with_objectives
 from regard.objectives.sum import Sum
 from regard.tasks.plan import Plan, resolve_encoder_decoder, resolve_trunk
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, Processes, Task, TaskScores, TrainedModel
+from regard.tasks.task import DevScores, Prepared, Processes, Task, TaskScores, TrainedModel
 from regard.text.config import EncoderTextConfig
+from regard.text.field_template import FieldTemplate
 from regard.text.templates import FIELD_MARK
 from regard.text.tokenizers.list import PLAIN
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
@@ -55,7 +56,7 @@ class Pretrain(Task[str, Reading]):
 
     name, unit, mixes_corpora = "pretrain", "documents", True
     test_metrics = (PERPLEXITY,)
-    own_tables: ClassVar = {"text": EncoderTextConfig, "objective": ObjectivesConfig}
+    own_tables: ClassVar = {"text": EncoderTextConfig, "objective": objectives_config()}
 
     @property
     def listed(self) -> ObjectiveTables:
@@ -71,7 +72,7 @@ class Pretrain(Task[str, Reading]):
     @property
     def fields(self) -> FieldTemplate | None:
         """The fields of documents that are records; None: documents are texts."""
-        return self.objectives.fields
+        return self.objectives.row_maker.fields
 
     def _collection(self, files: FilesConfig, data: Path) -> DocumentSource | MemoryExamples:
         return files.collection(data, () if self.fields is None else self.fields.names)
@@ -108,7 +109,7 @@ class Pretrain(Task[str, Reading]):
             self.objectives.check(facts)
             size = self.tables[EncoderTextConfig].vocab if words is None else len(words)
             self.objectives.check_vocabulary(size)
-            if self.tables.batches.mixed and self.objectives.carries_state:
+            if self.tables.batches.mixed and self.objectives.row_maker.carries_state:
                 raise BadInput("batches.mixed cannot be used: this model reads rows in order")
         return replace(plan, facts=self.objectives.extend(facts, paper.fit_heads))
 
@@ -133,14 +134,15 @@ class Pretrain(Task[str, Reading]):
     def metrics(self) -> Collection[str]:
         return self.test_metrics if self.listed.score_texts else ()
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         key = self.tables.tokenizer_key or (TEACHER if self.listed.distils else None)
         yield from self.tables.unread_text_keys(key, sides=self.listed.sides)
         data = self.tables.data
         tests = () if self.listed.score_texts else ("test", "more_tests")
-        yield from (f"data.{key}" for key in tests if getattr(data, key))
-        if data.mix and self.objectives.carries_state:
-            yield "data.mix where each row of a batch continues one of the batch before"
+        yield from (UnusableKey(f"data.{key}") for key in tests if getattr(data, key))
+        if data.mix and self.objectives.row_maker.carries_state:
+            why = "where each row of a batch continues one of the batch before"
+            yield UnusableKey("data.mix", why)
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         files_of, dropped = self.tables.data, DropCounts() if skip_bad else None
@@ -157,35 +159,36 @@ class Pretrain(Task[str, Reading]):
             files.require([*islice(self._texts(files, data, dropped), 1)], name, self.unit)
         return {}
 
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
+    def prepare(self, plan: Plan, paths: RunPaths) -> Prepared[Reading]:
         data, dropped = self.tables.data, DropCounts()
-        tokenizer = plan.read_texts(place, lambda: self._sentences(place))
-        folders = data.corpora(place.data).items()
+        tokenizer = plan.read_texts(paths, lambda: self._sentences(paths))
+        folders = data.corpora(paths.data).items()
         train = [
-            self._tokenize(name, data.train, folder, tokenizer, place, dropped)
+            self._tokenize(name, data.train, folder, tokenizer, paths, dropped)
             for name, folder in folders
         ]
         if data.dev.held_out is None:
-            dev = self._tokenize(DEV, data.dev, place.data, tokenizer, place, DropCounts())
+            dev = self._tokenize(DEV, data.dev, paths.data, tokenizer, paths, DropCounts())
             data.dev.require(dev, "dev", self.unit)
         else:
             (whole,) = train
             train_N, dev_N = map(np.sort, held_out_indices(len(whole), data.dev.held_out))
             held_out = f"data.dev.held_out ({len(dev_N):,} of {whole.name})"
             train, dev = [whole.chosen(train_N)], whole.chosen(dev_N, held_out)
-        self.objectives.to(place.device)
+        self.objectives.to(paths.device)
         batching = self.tables.batching
         objectives = self.objectives.count_words(train, len(tokenizer.training_words))
         rows = [
             self._rows(objectives, documents, tokenizer, self.tables.seed) for documents in train
         ]
         dev_rows = self._rows(objectives, dev, tokenizer, DEV_SEED)
-        dev_streams = objectives.dev_streams(dev_rows, batching.limits)
+        train_set, dev_streams = mixed_dataset(rows, data.mix, self.tables.seed), None
+        if (row_maker := objectives.row_maker).carries_state:
+            train_set = row_maker.train_streams(rows[0], batching.limits)
+            dev_streams = row_maker.dev_streams(dev_rows, batching.limits)
         dataset = TrainingData(
             batching=batching,
-            train=objectives.train_streams(rows[0], batching.limits)
-            if objectives.carries_state
-            else mixed_dataset(rows, data.mix, self.tables.seed),
+            train=train_set,
             dev=(dev_streams or dev_rows).read_all(),
             sizes={"train": sum(map(len, train)), "dev": len(dev)},
             dropped=dropped,
@@ -197,51 +200,51 @@ class Pretrain(Task[str, Reading]):
         self, objectives: Sum, documents: Documents, tokenizer: RowTokenizer, seed: int
     ) -> DocumentDataset:
         longest = self.tables.batches.longest
-        plan = objectives.rows(documents, tokenizer.template, longest, seed)
+        plan = objectives.row_maker.rows(documents, tokenizer.template, longest, seed)
         return DocumentDataset(documents, plan, objectives.annotator(tokenizer), seed)
 
-    def _sentences(self, place: RunPaths) -> Iterator[str]:
+    def _sentences(self, paths: RunPaths) -> Iterator[str]:
         """Sentences to learn a vocabulary from; an even sample if there are too many."""
         data = self.tables.data
         sizes: list[int] = []
-        for number, sentences in self._train_documents(place):
+        for number, sentences in self._train_documents(paths):
             sizes += [0] * (number == len(sizes))
             sizes[number] += sum(map(len, sentences))
         chosen = np.ones(len(sizes), dtype=bool)
         if data.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), data.dev.held_out)[1]] = False
         share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
-        documents = self._train_documents(place)
+        documents = self._train_documents(paths)
         to_learn = (sentences for number, sentences in documents if chosen[number])
         return sample_texts((sentence for sentences in to_learn for sentence in sentences), share)
 
-    def _train_documents(self, place: RunPaths) -> Iterator[tuple[int, list[str]]]:
+    def _train_documents(self, paths: RunPaths) -> Iterator[tuple[int, list[str]]]:
         """Sentences of each training document, numbered through all corpora."""
         data, number = self.tables.data, -1
-        for name, folder in data.corpora(place.data).items():
+        for name, folder in data.corpora(paths.data).items():
             first = number + 1
-            for within, sentences in self._documents(data.train, folder, place):
+            for within, sentences in self._documents(data.train, folder, paths):
                 number = first + within
                 yield number, sentences
             data.train.require(range(first, number + 1), name, self.unit)
 
     def _documents(
-        self, files: FilesConfig, folder: Path, place: RunPaths
+        self, files: FilesConfig, folder: Path, paths: RunPaths
     ) -> Iterator[tuple[int, list[str]]]:
         """Sentences of each document, in parts, with the number of the document."""
-        source, whole = self._collection(files, folder), self.objectives.whole_texts
+        source, whole = self._collection(files, folder), self.objectives.row_maker.whole_texts
         number = 0
-        for part in source.parts(place.dropping(), whole=whole):
+        for part in source.parts(paths.dropping(), whole=whole):
             if part.texts:
                 yield number, [text.rpartition(FIELD_MARK)[2] for text in part.texts]
                 number += part.is_last
 
     def dev_inputs(
-        self, prepared: Prepared[Reading], place: RunPaths, count: int
+        self, prepared: Prepared[Reading], paths: RunPaths, count: int
     ) -> list[tuple[object, ...]]:
         files, held_out = self.tables.data.dev, self.tables.data.dev.held_out
         files = files if held_out is None else self.tables.data.train
-        documents = self._documents(files, place.data, place)
+        documents = self._documents(files, paths.data, paths)
         if held_out is not None:
             every = sum(prepared.dataset.sizes[name] for name in ("train", "dev"))
             chosen = {*held_out_indices(every, held_out)[1].tolist()}
@@ -261,7 +264,7 @@ class Pretrain(Task[str, Reading]):
 
     def evaluate_dev(
         self, prepared: Prepared[Reading], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
+    ) -> DevScores:
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(part.dev_size, dtype=torch.float64, device=device) for part in members]
         seed_generators(DEV_SEED)  # of samples of a generator; steps of training have their own
@@ -279,10 +282,12 @@ class Pretrain(Task[str, Reading]):
         metrics = {"loss": 0.0}
         for total, member in zip(sums, members, strict=True):
             loss, count, *more = processes.all_reduce(total).tolist()
+            if not count:  # a part without targets adds 0, and has no metrics
+                continue
             metrics["loss"] += member.loss_weight * loss / count
             metrics |= member.dev_metrics(loss / count, count, *more)
             metrics |= member.text_metrics(loss / count, tokenizer, dataset.dev)
-        return metrics
+        return DevScores(metrics)
 
     def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[str]:
         return [*self._texts(files, data, dropped)]
@@ -314,7 +319,7 @@ class Pretrain(Task[str, Reading]):
         words, scorer = runner.text.words, runner.scorer()
         separated = runner.text.template.separated
         rows = [separated(ids) for ids in words.encode_all(examples) if ids]
-        if self.objectives.joins_documents:
+        if self.objectives.row_maker.joins_documents:
             rows = [[token for row in rows for token in row]]
         of_rows = [*scorer.predict(rows)]
         score = TextScore.total(of_rows)
@@ -330,20 +335,20 @@ class Pretrain(Task[str, Reading]):
         files: FilesConfig,
         folder: Path,
         tokenizer: RowTokenizer,
-        place: RunPaths,
+        paths: RunPaths,
         dropped: DropCounts,
     ) -> Documents:
         words = tokenizer.training_words
         return tokenize_documents(
-            place.store,
+            paths.store,
             name,
             self._collection(files, folder),
             words.encode_all if self.fields is None else self.fields.encoder(tokenizer.words),
             vocab=len(words),
             fingerprint=words.fingerprint,
-            dropped=dropped if place.skip_bad else None,
-            whole=self.objectives.whole_texts,
-            start_workers=place.start_workers,
-            read_only=place.prepared is not None,
-            deduplicate=place.deduplicate and name != DEV,
+            dropped=dropped if paths.skip_bad else None,
+            whole=self.objectives.row_maker.whole_texts,
+            start_workers=paths.start_workers,
+            read_only=paths.prepared is not None,
+            deduplicate=paths.deduplicate and name != DEV,
         )

@@ -14,14 +14,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from regard.core.config import Config
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.data.readers.examples import QuestionExample
 from regard.data.readers.fields import field_of, json_object
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inference.batch_runner import Predictor, finite
 from regard.inference.component import Result, Row
 from regard.inference.inputs import check_pairs
+from regard.inference.predictor import Predictor
+from regard.inference.row_batches import check_segments
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.heads import AnyHead
@@ -144,7 +145,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
     def rows(self, inputs: Sequence[Question], keys: Sequence[int]) -> list[QuestionRow]:
         pairs = check_pairs(inputs, "of texts (question, context)", texts=True)
         windows = [self.windows(question, context) for question, context in pairs]
-        self.check_segments([own[0].row for own in windows])
+        check_segments(self.module, [own[0].row for own in windows])
         return [
             self.prepared(key, given, own, sum(len(window.row.tokens) for window in own))
             for key, given, own in zip(keys, pairs, windows, strict=True)
@@ -154,7 +155,7 @@ class Answerer(Predictor[Question, list[ContextWindow], AnswerPrediction]):
         self, rows: Sequence[QuestionRow], tape: NullTape = NULL_TAPE
     ) -> list[AnswerPrediction]:
         windows = [window.row for row in rows for window in row.data]
-        logits = iter(self.logits_of(SpanHead, windows, tape, finite))
+        logits = iter(self.head_logits(SpanHead, windows, tape))
         return [
             self._answers(row.given[1], [(window, next(logits)) for window in row.data])
             for row in rows

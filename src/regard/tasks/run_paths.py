@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.core.errors import BadInput
+from regard.core.files import remove, replacing_folder
+from regard.core.workers import StartWorkers
 from regard.data.readers.fields import DropCounts
-from regard.ground.errors import BadInput
-from regard.ground.files import remove, replacing_folder
-from regard.ground.workers import StartWorkers
 from regard.weights.files import read_tensors, write_tensors
 
 CPU = torch.device("cpu")

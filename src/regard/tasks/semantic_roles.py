@@ -11,12 +11,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from regard.core.batch import IGNORED
+from regard.core.config import Config
+from regard.core.errors import BadInput
 from regard.data.readers.examples import Frame, RoleExample
-from regard.ground.batch import IGNORED
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.inference.batch_runner import Predictor
 from regard.inference.encoder_model import EncoderModel
+from regard.inference.predictor import Predictor
 from regard.inference.role_labeller import PREDICATE, RoleLabeller, marked_row
 from regard.metrics.entities import OUTSIDE, scheme_tags, tags_of
 from regard.metrics.roles import predicate_f1, role_scores, role_table

@@ -1,7 +1,6 @@
 """Sentence encoders: groups of texts in, one vector for each text out, near where meanings are."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import isfinite, nan
 from pathlib import Path
@@ -12,22 +11,21 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import nn
 
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput
 from regard.data.batches.memory_dataset import MemoryDataset
 from regard.data.batches.training_data import Dataset
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import read_pairs
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.inference.batch_runner import rows_of
 from regard.inference.embed import Embedder
 from regard.inference.encoder_model import EncoderModel
 from regard.metrics.regression import regression_scores
 from regard.metrics.retrieval import partner_scores
 from regard.models.heads import AnyHead
 from regard.models.row_pooling import RowPooling
-from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
+from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.sentence_vectors import (
     CosineRegression,
     InBatchNegatives,
@@ -38,7 +36,15 @@ from regard.objectives.sentence_vectors import (
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.plan import Plan
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, Processes, TaskScores, TrainedModel, mean_nll
+from regard.tasks.task import (
+    DevScores,
+    Prepared,
+    PreparedModel,
+    Processes,
+    TaskScores,
+    TrainedModel,
+    mean_nll,
+)
 from regard.text.config import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -83,13 +89,6 @@ class EmbeddingConfig(Config):
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedEmbedding(Prepared[RowTokenizer]):
-    """Prepared data, and the facts of the model, which evaluation embeds texts with."""
-
-    facts: TrunkWithHeads = field(kw_only=True)
-
-
 class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
     """The task "embed"."""
 
@@ -107,16 +106,16 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
         """The class of the objective."""
         return LOSSES[self.config.loss]
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         yield from super().unread_keys()
-        config = self.config
+        config, why = self.config, f"with embedding.loss = {self.config.loss!r}"
         for key in sorted(config.model_fields_set):
             if LOSS_KEYS.get(key, config.loss) != config.loss:
-                yield f"embedding.{key} with embedding.loss = {config.loss!r}"
+                yield UnusableKey(f"embedding.{key}", why)
         if self.loss.has_scores and config.least_score is not None:
-            yield f"embedding.least_score with embedding.loss = {config.loss!r}"
+            yield UnusableKey("embedding.least_score", why)
         if not self.loss.has_scores and "range" in config.model_fields_set:
-            yield f"embedding.range with embedding.loss = {config.loss!r}"
+            yield UnusableKey("embedding.range", why)
 
     def heads(self, facts: TrunkWithHeads) -> tuple[AnyHead, ...]:
         if facts.trunk.embed.reads_images:
@@ -127,9 +126,9 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
         return example.texts
 
     def dev_inputs(
-        self, prepared: Prepared[RowTokenizer], place: RunPaths, count: int
+        self, prepared: Prepared[RowTokenizer], paths: RunPaths, count: int
     ) -> list[tuple[object, ...]]:
-        return [inputs[:1] for inputs in super().dev_inputs(prepared, place, count)]
+        return [inputs[:1] for inputs in super().dev_inputs(prepared, paths, count)]
 
     def read(
         self, files: FilesConfig, data: Path, dropped: DropCounts | None = None
@@ -144,7 +143,7 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
     ) -> list[TextGroup]:
         targets = [self._target(example) for example in examples]
         texts = [*chain.from_iterable(example.texts for example in examples)]
-        rows = iter(rows_of(reading, texts, self.row_length(reading)))
+        rows = iter(reading.rows(texts, self.row_length(reading)))
         return [
             ([*islice(rows, len(example.texts))], target)
             for example, target in zip(examples, targets, strict=True)
@@ -187,10 +186,10 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
             raise BadInput(f"embedding.least_score: no training pair has a score of {least:g}")
         return MemoryDataset(positive)
 
-    def prepare(self, plan: Plan, place: RunPaths) -> PreparedEmbedding:
-        prepared = super().prepare(plan, place)
-        facts = cast(TrunkWithHeads, plan.fit(prepared.reading))
-        return PreparedEmbedding(prepared.reading, prepared.dataset, facts=facts)
+    def prepare(self, plan: Plan, paths: RunPaths) -> PreparedModel[RowTokenizer]:
+        prepared = super().prepare(plan, paths)
+        facts = plan.fit(prepared.reading)
+        return PreparedModel(prepared.reading, prepared.dataset, paper=plan.paper, facts=facts)
 
     def objective(self, prepared: Prepared[RowTokenizer]) -> SentenceObjective:
         groups = cast(MemoryDataset[TextGroup], prepared.dataset.train)
@@ -217,19 +216,17 @@ class Embed(EncoderTask[LabelledExample, RowTokenizer, Embedder, None]):
 
     def evaluate_dev(
         self, prepared: Prepared[RowTokenizer], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
+    ) -> DevScores:
         dataset, reading = prepared.dataset, prepared.reading
         objective = self._objective(reading, dataset.dev, "data.dev")
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
         def scores() -> dict[str, float]:
-            module = cast(TrunkWithHeadsModule, model)
-            facts = cast(PreparedEmbedding, prepared).facts
-            runner = EncoderModel(module, facts, reading, notes=self.notes())
-            scored = self.score(runner.embedder(), dataset.dev_examples).scores
+            loaded = cast(PreparedModel[RowTokenizer], prepared).loaded(model, self.notes())
+            scored = self.score(EncoderModel(loaded).embedder(), dataset.dev_examples).scores
             return {score.name: score.value for score in scored}
 
-        return {"loss": loss} | processes.from_leader(scores)
+        return DevScores({"loss": loss} | processes.from_leader(scores))
 
     def score(
         self, predictor: Embedder, examples: Sequence[LabelledExample], with_interval: bool = False

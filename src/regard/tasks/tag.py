@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import model_validator
 
+from regard.core.batch import IGNORED
+from regard.core.config import EMPTY_IS_NONE
+from regard.core.errors import BadInput
 from regard.data.readers.examples import TaggedExample
-from regard.ground.batch import IGNORED
-from regard.ground.config import EMPTY_IS_NONE
-from regard.ground.errors import BadInput
 from regard.inference.tagger import Tagger, word_windows
 from regard.metrics.entities import entity_scores, entity_table, scheme_tags, to_scheme
 from regard.models.heads import AnyHead

@@ -7,7 +7,7 @@ loop is independent of tasks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -15,39 +15,41 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.core.batch import Batch
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.data.batches.training_data import ProcessRank, TrainingData, split_held_out
 from regard.data.config import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.text_files import STDIN
-from regard.ground.batch import Batch
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
-from regard.inference.batch_runner import Predictor
+from regard.generation.step import Search
 from regard.inference.decoder_model import WrittenText
 from regard.inference.encoder_model import EncoderModel
+from regard.inference.predictor import Predictor
 from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
+from regard.models.folders.loaded_model import LoadedModel
 from regard.models.macs import RowLengths
+from regard.models.paper import Paper
 from regard.objectives.objective import Objective
-from regard.search.step import Search
 from regard.tasks.plan import Plan, Tables
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.text.labels import LabelSet
 
 Example = TypeVar("Example")
 AnyReading = TypeVar("AnyReading", bound=Reading)
-Computed = TypeVar("Computed")
+Announced = TypeVar("Announced", bound=Mapping[str, object] | float)  # by JSON: no tuples
 
 
 class Processes(ProcessRank, Protocol):
     """The processes of a run: see ``regard.training.distributed``."""
 
     def all_reduce(self, sums: Tensor) -> Tensor: ...
-    def from_leader(self, compute: Callable[[], Computed]) -> Computed: ...
+    def from_leader(self, compute: Callable[[], Announced]) -> Announced: ...
 
 
 class TrainedModel(Protocol):
@@ -71,6 +73,25 @@ class Prepared(Generic[AnyReading]):
     reading: AnyReading
     dataset: TrainingData
     labels: LabelSet | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedModel(Prepared[AnyReading]):
+    """Prepared data, with paper and facts of the model, which evaluation runs on texts."""
+
+    paper: Paper = field(kw_only=True)
+    facts: ModelFacts = field(kw_only=True)
+
+    def loaded(self, module: nn.Module, notes: dict[str, object]) -> LoadedModel:
+        """The model with the weights of a module, as if read from a folder with these notes."""
+        return LoadedModel(self.paper, self.facts, module, self.reading, notes=notes)
+
+
+class DevScores(NamedTuple):
+    """The loss of the development set and its metrics by name; ``remark``: about predictions."""
+
+    figures: dict[str, float]
+    remark: str = ""
 
 
 class TaskScores(NamedTuple):
@@ -127,11 +148,8 @@ class Task(ABC, Generic[Example, AnyReading]):
         """Whether it refuses texts of more than ``data.longest_characters``."""
         return self.tables.data.train.has_pairs
 
-    def unread_keys(self) -> Iterator[str]:
-        """Keys that the recipe sets but no code reads, given its other keys.
-
-        A reason may follow a key: "text.vocab beside model.start".
-        """
+    def unread_keys(self) -> Iterator[UnusableKey]:
+        """Keys that the recipe sets but no code reads, given its other keys."""
         yield from ()
 
     @abstractmethod
@@ -198,13 +216,13 @@ class Task(ABC, Generic[Example, AnyReading]):
         }
 
     @abstractmethod
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[AnyReading]:
+    def prepare(self, plan: Plan, paths: RunPaths) -> Prepared[AnyReading]:
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
 
-    def train_files(self, place: RunPaths) -> FilesConfig:
+    def train_files(self, paths: RunPaths) -> FilesConfig:
         """Files of ``data.train``, with a copy of standard input, since training reads it again."""
-        copy = place.out / STDIN_COPY
-        return self.tables.data.train.without_stdin(copy, again=not place.fresh)
+        copy = paths.out / STDIN_COPY
+        return self.tables.data.train.without_stdin(copy, again=not paths.fresh)
 
     def prepare_module(self, module: nn.Module, prepared: Prepared[AnyReading]) -> None:
         """Change a new module before its first step; default: it stays as it was built."""
@@ -214,7 +232,7 @@ class Task(ABC, Generic[Example, AnyReading]):
         """The training objective."""
 
     def dev_inputs(
-        self, prepared: Prepared[AnyReading], place: RunPaths, count: int
+        self, prepared: Prepared[AnyReading], paths: RunPaths, count: int
     ) -> list[tuple[object, ...]]:
         """The first inputs of the development set: a text, two texts of one row, or an image."""
         examples = prepared.dataset.dev_examples[:count]
@@ -227,7 +245,7 @@ class Task(ABC, Generic[Example, AnyReading]):
     @abstractmethod
     def evaluate_dev(
         self, prepared: Prepared[AnyReading], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
+    ) -> DevScores:
         """The loss of the development set, and its metrics by name."""
 
     @abstractmethod
@@ -238,17 +256,17 @@ class Task(ABC, Generic[Example, AnyReading]):
 
     def notes(self) -> dict[str, object]:
         """Settings of the recipe that are saved with the model, because inference needs them."""
-        return {}
+        return self.tables.data.train.input_columns(self.name).notes
 
 
 def mean_nll(
     objective: Objective, batches: Iterable[Batch], model: nn.Module, processes: Processes
 ) -> float:
-    """The negative log-likelihood of the batches of all processes together."""
+    """The negative log-likelihood of the batches of all processes together; 0 without targets."""
     sums = torch.zeros(2, dtype=torch.float64, device=processes.device)
     with torch.inference_mode():
         for batch in batches:
             sums[0] += objective(model, batch)[1]
             sums[1] += batch.weight
     total, weight = processes.all_reduce(sums).tolist()
-    return total / weight
+    return total / weight if weight else 0.0

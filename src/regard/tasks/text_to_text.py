@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
+from regard.core.config import UnusableKey
+from regard.core.errors import BadInput, shown
+from regard.core.reading import Reading
 from regard.data.config import FilesConfig
 from regard.data.readers.fields import BadExample
 from regard.data.readers.sources import Examples, Source, Unparsed
-from regard.ground.errors import BadInput, shown
-from regard.ground.reading import Reading
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.metrics.answers import answer_scores
@@ -103,7 +104,7 @@ class TextToText(PairTask[Reading]):
     def metrics(self) -> Collection[str]:
         return {*super().metrics} - (set() if self.single_label else {*MEASURES})
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         sides = sized(self.tables.model.name).sides
         return self.tables.unread_text_keys(self.tables.tokenizer_key, sides=sides)
 
@@ -124,14 +125,14 @@ class TextToText(PairTask[Reading]):
         AnswerLM.check(plan.trunk)
         return plan.with_special_tokens((self.prompt.task_token,))
 
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[Reading]:
-        files = self.train_files(place)
+    def prepare(self, plan: Plan, paths: RunPaths) -> Prepared[Reading]:
+        files = self.train_files(paths)
 
         def texts_of(pair: Pair) -> Iterator[str]:
             return (text for text in (self.prompt.prefix, *pair[1:]) if text)
 
-        tokenizer = plan.read_texts(place, lambda: self.vocabulary_texts(files, place, texts_of)[0])
-        dataset = self.load(files, place, (tokenizer.words,) * 2)
+        tokenizer = plan.read_texts(paths, lambda: self.vocabulary_texts(files, paths, texts_of)[0])
+        dataset = self.load(files, paths, (tokenizer.words,) * 2)
         prepared = Prepared(plan.reading(tokenizer), dataset)
         self._check_lengths(prepared, plan.facts.encoder.embed.limit)
         return prepared

@@ -9,19 +9,20 @@ from typing import ClassVar, cast
 from pydantic import Field
 from torch import nn
 
+from regard.core.config import UnusableKey
 from regard.data.batches.pair_dataset import PairData
 from regard.data.config import FilesConfig
+from regard.generation.greedy import Greedy
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.inference.translator import Translator
 from regard.metrics.bleu import bleu
 from regard.models.start import hold_at_zero
 from regard.objectives.seq2seq import Seq2Seq
-from regard.search.greedy import Greedy
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.plan import WORD_VECTORS, Plan, resolve_encoder_decoder
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, Processes, TrainedModel
+from regard.tasks.task import DevScores, Prepared, PreparedModel, Processes, TrainedModel
 from regard.text.config import TranslationTextConfig
 from regard.text.tokenizers.marian import MarianPieces, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (
@@ -63,40 +64,44 @@ class Translate(PairTask[TranslationTokenizer]):
         """Whether the development set is translated, because ``train.metric`` is BLEU."""
         return self.tables.metric == BLEU
 
-    def unread_keys(self) -> Iterator[str]:
+    def unread_keys(self) -> Iterator[UnusableKey]:
         model = self.tables.model
-        yield from (f"model.{key}" for key in WORD_VECTORS if getattr(model, key) is not None)
+        yield from (
+            UnusableKey(f"model.{key}") for key in WORD_VECTORS if getattr(model, key) is not None
+        )
         if model.start is not None and model.start.token_side is not None:
-            yield "model.start but for parts without token vectors, as in source.layers"
+            why = "but for parts without token vectors, as in source.layers"
+            yield UnusableKey("model.start", why)
         if (
             "dev_sentences" in self.tables[MeasureConfig].model_fields_set
             and not self.chooses_by_bleu
         ):
-            yield "measure.dev_sentences unless train.metric is 'bleu'"
+            yield UnusableKey("measure.dev_sentences", "unless train.metric is 'bleu'")
 
     def resolve(self, data: Path) -> Plan:
         joint = self.tables[TranslationTextConfig].joint
         return resolve_encoder_decoder(self.tables, data, joint=joint)
 
-    def prepare(self, plan: Plan, place: RunPaths) -> Prepared[TranslationTokenizer]:
-        files, text = self.train_files(place), self.tables[TranslationTextConfig]
-        tokenizer = self._tokenizer(files, place)
-        return Prepared(tokenizer, self.load(files, place, tokenizer.sides, text.dropout))
+    def prepare(self, plan: Plan, paths: RunPaths) -> PreparedModel[TranslationTokenizer]:
+        files, text = self.train_files(paths), self.tables[TranslationTextConfig]
+        tokenizer = self._tokenizer(files, paths)
+        data, facts = self.load(files, paths, tokenizer.sides, text.dropout), plan.fit(tokenizer)
+        return PreparedModel(tokenizer, data, paper=plan.paper, facts=facts)
 
-    def _tokenizer(self, files: FilesConfig, place: RunPaths) -> TranslationTokenizer:
+    def _tokenizer(self, files: FilesConfig, paths: RunPaths) -> TranslationTokenizer:
         config = self.tables[TranslationTextConfig]
         kind = TOKENIZERS.get(config.kind, TranslationTokenizer)
-        if not place.fresh and any((place.text / name).exists() for name in kind.FILES):
-            return kind.load(place.text)
+        if not paths.fresh and any((paths.text / name).exists() for name in kind.FILES):
+            return kind.load(paths.text)
         subwords = partial(train_translation_tokenizer, kind=config.kind, joint=config.joint)
         learn = TRAINERS.get(config.kind, subwords)
         tokenizer = learn(
-            *self.vocabulary_texts(files, place, itemgetter(slice(1, 2)), itemgetter(slice(2, 3))),
+            *self.vocabulary_texts(files, paths, itemgetter(slice(1, 2)), itemgetter(slice(2, 3))),
             vocab=config.vocab,
             normalise=config.normalise,
             lower=config.lower,
         )
-        place.keep_text(tokenizer)
+        paths.keep_text(tokenizer)
         return tokenizer
 
     def prepare_module(self, module: nn.Module, prepared: Prepared[TranslationTokenizer]) -> None:
@@ -111,13 +116,15 @@ class Translate(PairTask[TranslationTokenizer]):
 
     def evaluate_dev(
         self, prepared: Prepared[TranslationTokenizer], processes: Processes, model: nn.Module
-    ) -> dict[str, float]:
-        figures = super().evaluate_dev(prepared, processes, model)
+    ) -> DevScores:
+        scores = super().evaluate_dev(prepared, processes, model)
         if self.chooses_by_bleu:
-            translator = Translator(model, prepared.reading)
+            read = cast(PreparedModel[TranslationTokenizer], prepared)
+            translator = Translator(read.loaded(model, {}))
             data = cast(PairData, prepared.dataset)
-            figures[BLEU] = processes.from_leader(lambda: self._dev_bleu(translator, data))
-        return figures
+            bleu = processes.from_leader(lambda: self._dev_bleu(translator, data))
+            scores.figures[BLEU] = bleu
+        return scores
 
     def _dev_bleu(self, translator: Translator, data: PairData) -> float:
         measure = self.tables[MeasureConfig]

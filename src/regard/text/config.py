@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from regard.ground.config import Config
-from regard.ground.errors import did_you_mean
+from regard.core.config import Config
+from regard.core.errors import did_you_mean
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.sentencepiece import KIND as SENTENCEPIECE
 from regard.text.tokenizers.sentencepiece import RULES

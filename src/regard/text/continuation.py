@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from regard.ground.errors import BadInput, shown
+from regard.core.errors import BadInput, shown
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -50,8 +50,12 @@ class StopStrings:
 
     def settled(self, text: str) -> str:
         """The text without an end that may be the beginning of a stop string."""
-        starts = {string[:length] for string in self.strings for length in range(1, len(string))}
-        unsettled = (len(start) for start in starts if text.endswith(start))
+        unsettled = (
+            length
+            for string in self.strings
+            for length in range(1, len(string))
+            if text.endswith(string[:length])
+        )
         return text[: len(text) - max(unsettled, default=0)]
 
 

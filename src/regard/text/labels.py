@@ -13,10 +13,10 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from regard.ground.batch import IGNORED
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput, shown
-from regard.ground.files import JSON, read_json, write_json
+from regard.core.batch import IGNORED
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, shown
+from regard.core.files import JSON, read_json, write_json
 
 LABELS = "labels.json"
 MOST = 100_000  # labels that a configuration may count without naming them

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from regard.ground.batch import ImageRow, TokenRow
+from regard.core.batch import ImageRow, TokenRow
 
 InputRows = list[Sequence[TokenRow | ImageRow]]
 

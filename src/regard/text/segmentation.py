@@ -1,13 +1,13 @@
 """Tokens of a text: the characters and the word of each, and their names for display."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.batch import ImageRow, TokenRow
+from regard.core.batch import ImageRow, TokenRow
 from regard.text.words import Span, Spans, word_spans
 
 
@@ -88,6 +88,9 @@ def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
     return labels, groups
 
 
+BEGIN, END = "⟨begin⟩", "⟨end⟩"  # names of the special tokens of translations
+
+
 class TokenLabels(NamedTuple):
     """Names of tokens: subwords, words, and the positions of the tokens of each word.
 
@@ -110,6 +113,11 @@ class TokenLabels(NamedTuple):
     def special(cls, label: str) -> "TokenLabels":
         """Names of a special token, which counts as a word."""
         return cls.single(label)._replace(specials=(0,))
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[str]) -> "TokenLabels":
+        """Names of tokens of no text, each of which counts as a word."""
+        return cls.join(*map(cls.single, tokens))
 
     @classmethod
     def of_lists(
@@ -143,6 +151,11 @@ class TokenLabels(NamedTuple):
             subwords += part.subwords
         words = tuple(word for part in parts for word in part.words)
         return cls(tuple(subwords), words, tuple(groups), tuple(specials))
+
+    @property
+    def shifted(self) -> tuple["TokenLabels", "TokenLabels"]:
+        """Names of a target as queries, of the tokens that they predict, and as keys."""
+        return self.join(self, self.special(END)), self.join(self.special(BEGIN), self)
 
     def texts(self, *, subwords: bool = False) -> tuple[list[int], list[int]]:
         """Indices of the words, or subwords, of the first and of the second text."""
@@ -220,3 +233,7 @@ class LabelledImage(NamedTuple):
     def keys(self) -> TokenLabels:
         """Names of the keys: equal to the queries."""
         return self.queries
+
+
+LabelledRows = Mapping[str, LabelledRow | LabelledImage]
+"""One input of any model: a labelled row, or an image, for each of its sides."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from regard.ground.batch import Ids
-from regard.ground.config import Config
-from regard.ground.errors import BadInput, shown
+from regard.core.batch import Ids
+from regard.core.config import Config
+from regard.core.errors import BadInput, shown
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.vocabulary import Vocabulary
 

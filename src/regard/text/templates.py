@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.batch import Ids, TokenRow
-from regard.ground.errors import BadInput
+from regard.core.batch import Ids, TokenRow
+from regard.core.errors import BadInput
 from regard.text.words import Span
 
 TEXTS = ("A", "B")

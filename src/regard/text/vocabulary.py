@@ -3,17 +3,17 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, cast
 
 import numpy as np
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.files import read_text, replacing
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, first_names
+from regard.core.files import read_text, replacing
 from regard.text.segmentation import Segmentation
 from regard.text.words import Sentence, Span, word_spans, words, words_of
 
@@ -21,6 +21,9 @@ SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")  # of subword vocabularies th
 PAD, BOS, EOS, UNK = range(4)  # their ids
 SPECIAL_WORDS = UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"  # of lexicons
 SPELLINGS = 1 << 16  # words whose ids are remembered
+PART = 1 << 18  # characters of a text that are tokenised at once, if not all need be
+LETTERS = 64  # characters for each token that a model reads, likewise
+WHITE = " \n\t"
 MISSING = "this folder has no tokenizer files: only token ids can be used (from Python)"
 
 
@@ -73,6 +76,26 @@ class Vocabulary(Protocol):
 
     def save(self, path: Path) -> None:
         """Write the file of the vocabulary."""
+
+
+SPECIAL_ROLES = ("pad", "unk", "bos", "eos")
+
+
+def describe(vocabulary: Vocabulary, special: Collection[int] | None = None) -> str:
+    """Kind, size and special tokens of a vocabulary; by default those that every kind names."""
+    if special is None:
+        special = {number for role in SPECIAL_ROLES if (number := _id_of(vocabulary, role)) >= 0}
+    ids = sorted(special)
+    named = zip(vocabulary.pieces(ids), ids, strict=True)
+    tokens = first_names(f"{token} {number}" for token, number in named) if ids else "none"
+    return f"{vocabulary.kind}, {len(vocabulary):,} tokens, special: {tokens}"
+
+
+def _id_of(vocabulary: Vocabulary, role: str) -> int:
+    try:
+        return cast(int, getattr(vocabulary, role))
+    except BadInput:
+        return -1
 
 
 @dataclass(frozen=True)
@@ -180,8 +203,13 @@ class Lexicon:
 class WholeWords(ABC):
     """Base class of vocabularies with one token a word: an id or an array of ids."""
 
+    kind: ClassVar[str]
     byte_sizes: ClassVar[None] = None
     unsettled_ids: ClassVar[frozenset[int]] = frozenset()
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """The number of words, or of the numbers of an array."""
 
     @abstractmethod
     def encode(self, text: str) -> np.ndarray:
@@ -251,13 +279,51 @@ class Spelling(ABC):
 def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most: int) -> int:
     """The number of tokens in a row of texts, including ``special`` tokens.
 
-    The number is exact above ``most``; otherwise an upper bound, computed without tokenising.
+    The number is exact above ``most``, but for texts of more than ``PART`` characters, which are
+    counted in parts; otherwise an upper bound, computed without tokenising.
     """
     texts = list(texts)
     bytes_of_all = sum(len(text.encode()) for text in texts)  # a token has at least one
     if bytes_of_all + special <= most:
         return bytes_of_all + special
-    return sum(map(len, vocabulary.encode_all(texts))) + special
+    parts = (part for text in texts for part in _parts(text))
+    return sum(len(ids) for part in parts for ids in vocabulary.encode_all([part])) + special
+
+
+def encode_beginnings(
+    vocabulary: Vocabulary, texts: Iterable[str], longest: int | None
+) -> list[list[int]]:
+    """The ids of each text, for rows of the first ``longest`` ids; None: of all.
+
+    Of an enormous text the beginning is tokenised, up to white space, with twice as many ids.
+    """
+    texts = list(texts)
+    if longest is None:
+        return vocabulary.encode_all(texts)
+    size = max(PART, LETTERS * longest)
+    rows = vocabulary.encode_all([_beginning(text, size) for text in texts])
+    for number, text in enumerate(texts):
+        reach = size
+        while len(rows[number]) < 2 * longest and reach < len(text):
+            reach *= 8
+            rows[number] = vocabulary.encode(_beginning(text, reach))
+    return rows
+
+
+def _beginning(text: str, size: int) -> str:
+    """At most ``size`` characters of a text, up to white space if there is any."""
+    if len(text) <= size:
+        return text
+    return text[: max(text.rfind(space, 1, size) for space in WHITE) + 1 or size].rstrip()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts of at most ``PART`` characters; white space between them is left out."""
+    while len(text) > PART:
+        part = _beginning(text, PART)
+        yield part
+        text = text[len(part) or PART :].lstrip()
+    yield text
 
 
 def matching_ids(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 from unicodedata import category
 
-from regard.ground.errors import BadInput, BadItem, shown
+from regard.core.errors import BadInput, BadItem, shown
 
 # Letters of scripts that write no spaces between words; their digits make numbers as others do.
 _UNSPACED = (

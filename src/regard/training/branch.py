@@ -8,8 +8,8 @@ bit for bit.
 import shutil
 from pathlib import Path
 
-from regard.ground.errors import BadInput
-from regard.ground.files import is_empty, read_json, replacing_folder, write_json
+from regard.core.errors import BadInput
+from regard.core.files import is_empty, read_json, replacing_folder, write_json
 from regard.training.checkpoint import Checkpoints
 from regard.training.metrics_log import LOG, WATCHES, MetricsLog
 from regard.training.recipe import Recipe

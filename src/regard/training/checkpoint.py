@@ -18,14 +18,15 @@ import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.data.batches.sampler import Cursor
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_json, reading, remove, synchronise, write_json
 from regard.training import adafactor
 from regard.weights.files import write_tensors
 from regard.weights.tensor_pieces import MappedTensors, TensorPieces
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
+OPTIMISER = "optimiser"  # group without tensors before the first step, and in SGD
 SHARD = "shard-"  # files with pieces of tensors begin with it
 EVERY = slice(None)
 Tensors = dict[str, dict[str, Tensor]]  # by group: model, optimiser, ...
@@ -184,7 +185,7 @@ class Checkpoints:
         if shards := _shards(state):
             paths = [place / name for name in shards]
             every = TensorPieces(paths)
-            known = sorted({name.partition("/")[0] for name in every})
+            known = sorted({name.partition("/")[0] for name in every} | {OPTIMISER})
             if missing := [group for group in groups or () if group not in known]:
                 raise BadInput(f"{place}: {missing[0]} is missing{self._advice(step)}")
             return state.progress, {

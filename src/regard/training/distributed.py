@@ -14,7 +14,7 @@ attempt have a prefix of their own.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,18 +22,16 @@ from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
 from traceback import walk_tb
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 from uuid import uuid4
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from regard.ground.device import device_named
-from regard.ground.errors import FAILED as EXIT_FAILED
-from regard.ground.errors import BadInput, reason_of
-
-Value = TypeVar("Value")
+from regard.core.device import device_named
+from regard.core.errors import FAILED as EXIT_FAILED
+from regard.core.errors import BadInput, reason_of
 
 PAUSE = 0.5  # seconds between two looks for a failure, and two signs of life, at least
 LOOKS = 300  # a second, at most, of all processes together: one process has the store
@@ -47,8 +45,37 @@ COLLECTIVE = (*LOST, "gloo", "nccl", "c10d")
 CALLERS = ("torch.distributed", "torch.nn.parallel", "torch.autograd", "regard.training")
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
 FAILED, KNOWN, LEFT, ALIVE = "failed", "known ", "left", "alive "  # keys of the store
-STORE_LOST = "the process that started this run is gone"
-Item = TypeVar("Item")
+Announced = TypeVar("Announced", bound=Mapping[str, object] | float)
+"""What JSON gives back as it was: no tuple is one again."""
+KINDS = {
+    "failed": "rank {rank} failed ({message})",
+    "gone": "rank {rank} is gone: {message}",
+    "hangs": "rank {rank} hangs: {message}",
+    "store lost": "{message}",
+}
+"""Kinds of failures, and the message about each."""
+
+
+class RunFailure(NamedTuple):
+    """Why all processes end: the ``kind`` of failure, the rank that failed, and the reason."""
+
+    kind: str
+    rank: int
+    message: str
+
+    def __str__(self) -> str:
+        return KINDS[self.kind].format(rank=self.rank, message=self.message)
+
+
+class SignOfLife(NamedTuple):
+    """The number of a sign of life of a process, and the turns that it has begun."""
+
+    number: int
+    begun: int
+    left: bool = False
+
+
+STORE_LOST = RunFailure("store lost", 0, "the process that started this run is gone")
 
 
 class Rendezvous:
@@ -69,7 +96,7 @@ class Rendezvous:
         self.store.add(key, 1)
         poll_until(lambda: self.store.add(key, 0) >= self.world)
 
-    def from_leader(self, compute: Callable[[], Value]) -> Value:
+    def from_leader(self, compute: Callable[[], Announced]) -> Announced:
         """The result of rank 0, for which the other ranks wait."""
         key = self._key()
         if self.rank == 0:
@@ -82,12 +109,13 @@ class Rendezvous:
 
         The traceback of a collective says nothing of the reason: its error ends in one line, too.
         """
-        mine = f"rank {self.rank} failed ({type(error).__name__}: {reason_of(error)})"
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        mine = RunFailure("failed", self.rank, reason)
         collective = is_collective(error)
         try:
-            fault = self._other_fault() if collective else ""
+            fault = self._other_fault() if collective else None
             self.leave()  # so that my own thread lets me speak
-            first = self.store.compare_set(FAILED, "", fault or mine).decode()
+            first = self._announce(fault or mine)
             self._know()
         except RuntimeError:  # nobody is left to be told
             first = STORE_LOST if collective else mine
@@ -104,15 +132,15 @@ class Rendezvous:
             poll_until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
         self.leave()
         self.thread.join(2 * self.pause)  # it gives no other sign of life after this
-        self.store.set(f"{ALIVE}{self.rank}", LEFT)
+        self._show_life(SignOfLife(0, self.begun, left=True))
         self.store.add(LEFT, 1)
 
     def _key(self) -> str:
         self.calls += 1
         return str(self.calls)
 
-    def _other_fault(self) -> str:
-        """The failure that another process announced, or its silence; "": all others live."""
+    def _other_fault(self) -> RunFailure | None:
+        """The failure that another process announced, or its silence; None: all others live."""
         others = [rank for rank in range(self.world) if rank != self.rank]
         before = {rank: self._life(rank) for rank in others}
         end = monotonic() + SHORT * self.pause
@@ -121,26 +149,35 @@ class Rendezvous:
             before = {rank: life for rank, life in before.items() if self._life(rank) == life}
         if (announced := self._announced()) or not before:
             return announced
-        return f"rank {min(before)} is gone: it was killed, or its machine was lost"
+        return RunFailure("gone", min(before), "it was killed, or its machine was lost")
 
-    def _announced(self) -> str:
-        """The first failure that a process announced; "": none."""
-        return self.store.get(FAILED).decode() if self.store.check([FAILED]) else ""
+    def _announce(self, failure: RunFailure) -> RunFailure:
+        """Announce a failure; return the first that a process announced."""
+        return RunFailure(*json.loads(self.store.compare_set(FAILED, "", json.dumps(failure))))
 
-    def _life(self, rank: int) -> str:
-        """Signs of life of a process, and the turns that it has begun: "12 3"; "": none yet."""
+    def _announced(self) -> RunFailure | None:
+        """The first failure that a process announced."""
+        known = self.store.check([FAILED])
+        return RunFailure(*json.loads(self.store.get(FAILED))) if known else None
+
+    def _show_life(self, life: SignOfLife) -> None:
+        self.store.set(f"{ALIVE}{self.rank}", json.dumps(life))
+
+    def _life(self, rank: int) -> SignOfLife | None:
+        """The last sign of life of a process; None: none yet."""
         key = f"{ALIVE}{rank}"
-        return self.store.get(key).decode() if self.store.check([key]) else ""
+        return SignOfLife(*json.loads(self.store.get(key))) if self.store.check([key]) else None
 
     def _watch(self) -> None:
         """End this process when another has failed, even if its main thread is blocked."""
         signs, neighbour = 0, RankWatch((self.rank + 1) % self.world, self.timeout)
+        failed: RunFailure | None
         while not self.over.wait(self.pause):
             try:
                 signs += 1
-                self.store.set(f"{ALIVE}{self.rank}", f"{signs} {self.begun}")
+                self._show_life(SignOfLife(signs, self.begun))
                 if fault := neighbour.fault(self._life(neighbour.rank), self.begun):
-                    self.store.compare_set(FAILED, "", fault)
+                    self._announce(fault)
                 failed = self._announced()
             except RuntimeError:
                 failed = STORE_LOST
@@ -159,7 +196,7 @@ class Rendezvous:
             if self.rank == 0:
                 poll_until(lambda: self.store.check(known), SHORT * self.pause)
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: RunFailure) -> None:
         with self.ending:  # never released: one line is enough
             print(f"regard: rank {self.rank} ends: {reason}", file=sys.stderr, flush=True)
             os._exit(1)
@@ -170,26 +207,31 @@ class RankWatch:
 
     def __init__(self, rank: int, timeout: float):
         self.rank, self.timeout = rank, timeout
-        self.life, self.behind = "", False
+        self.life: SignOfLife | None = None
         self.alive = self.level = monotonic()
 
-    def fault(self, life: str, begun: int) -> str:
-        """Why the process has to be given up; "": it lives, and is not behind for too long.
+    def fault(self, life: SignOfLife | None, begun: int) -> RunFailure | None:
+        """Why the process has to be given up; None: it lives, and is not behind for too long.
 
         ``begun`` are the turns that the process has begun that asks.
         """
         now = monotonic()
-        if life != self.life or not life:
+        if life != self.life or life is None:
             self.alive, self.life = now, life
-        if life == LEFT:
-            return ""
-        if not life or int(life.split()[1]) >= begun:
+        if life is not None and life.left:
+            return None
+        if life is None or life.begun >= begun:
             self.level = now
         if now - self.alive > SILENCE:
-            return f"rank {self.rank} is gone: no sign of life for {SILENCE:.0f} s"
+            return RunFailure("gone", self.rank, f"no sign of life for {SILENCE:.0f} s")
         if now - self.level > self.timeout:
-            return f"rank {self.rank} hangs: for {self.timeout:.0f} s it has been behind others"
-        return ""
+            late = f"for {self.timeout:.0f} s it has been behind others"
+            return RunFailure("hangs", self.rank, late)
+        return None
+
+
+class TimedOut(RuntimeError):
+    """Error of a wait for other processes."""
 
 
 class RankFailure(BadInput):
@@ -203,7 +245,7 @@ def is_collective(error: BaseException) -> bool:
 
     An error of other code, such as a reader whose own connection timed out, does not.
     """
-    if isinstance(error, dist.DistError):
+    if isinstance(error, dist.DistError | TimedOut):
         return True
     words = str(error).lower() if isinstance(error, RuntimeError) else ""
     begins = ""
@@ -257,7 +299,7 @@ def poll_until(done: Callable[[], bool], limit: float = inf) -> None:
     pause, end = SOON, monotonic() + limit
     while not done():
         if monotonic() > end:
-            raise RuntimeError(f"timed out after {limit:.0f} s")
+            raise TimedOut(f"timed out after {limit:.0f} s")
         sleep(pause)
         pause = min(2 * pause, LATE)
 
@@ -382,7 +424,7 @@ class World:
         if self.rendezvous is not None:
             self.rendezvous.meet()
 
-    def from_leader(self, compute: Callable[[], Item]) -> Item:
+    def from_leader(self, compute: Callable[[], Announced]) -> Announced:
         """The result of the leader on all ranks; it must be representable in JSON."""
         return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
 

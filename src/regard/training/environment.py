@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from regard.ground.files import read_bytes, write_bytes
+from regard.core.files import read_bytes, write_bytes
 
 ENVIRONMENT = "environment.jsonl"
 # Packages on which results may depend.

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from regard.ground.errors import BadInput, did_you_mean, reason_of, shorten
-from regard.ground.files import read_json, write_json
+from regard.core.errors import BadInput, did_you_mean, reason_of, shorten
+from regard.core.files import read_json, write_json
 
 LOGGED_RUNS = "loggers.json"  # ids of the runs at W&B and MLflow
 BOARD = "tensorboard"  # folder of its files

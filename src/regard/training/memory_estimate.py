@@ -13,9 +13,9 @@ from typing import cast
 
 from torch import nn
 
-from regard.ground.errors import BadInput, did_you_mean
-from regard.parts.block import Block
-from regard.training.parallel import blocks_of, stacks_of
+from regard.core.errors import BadInput, did_you_mean
+from regard.layers.block import Block
+from regard.training.parallel import blocks_of, blocks_together, stacks_of
 from regard.training.recipe.tables import DistributedConfig
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -37,7 +37,7 @@ MLP, DROPOUT = "mlp", "dropout"  # names of parts of a block
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
 PAIR = 4  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
-MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
+MOMENTS = {"adam": 2, "adamw": 2, "relative-adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
 AHEAD = 2  # blocks whose weights are whole: the one that runs, and the next
 
 
@@ -102,7 +102,8 @@ def estimate_memory(
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     count = sum(p.numel() for p in model.parameters())
     blocks = blocks_of(model)
-    sizes = [sum(p.numel() for p in block.parameters()) for block in blocks]
+    groups = [group for stack in stacks_of(model) for group in blocks_together(stack)]
+    sizes = [sum(p.numel() for block in group for p in block.parameters()) for group in groups]
     largest, rest = max(sizes, default=0), count - sum(sizes)
     width = 2 if half else FP32
     shards = ranks // max(1, config.replicas) if config.sharded else 1

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes, replacing, writing
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_bytes, replacing, writing
 from regard.training.loggers import OpenLoggers
 
 if TYPE_CHECKING:

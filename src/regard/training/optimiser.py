@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 
-from regard.ground.capture import CapturedGraph, capture
-from regard.ground.errors import BadInput, did_you_mean
+from regard.core.capture import CapturedGraph, capture
+from regard.core.errors import BadInput, did_you_mean
 from regard.models.features import ScalarMix
 from regard.training.adafactor import Adafactor
 from regard.training.recipe.tables import OptimiserConfig
+from regard.training.relative_adamw import RelativeAdamW
 
 Schedule = Callable[[int], float]
 """The factor at a step, counted from 1."""
@@ -54,28 +55,33 @@ def inverse_sqrt(warmup: int, steps: int) -> Schedule:
 
 @after_warmup
 def linear(warmup: int, steps: int) -> Schedule:
-    """Linear decay to 0 at the last step, which therefore changes nothing.
-
-    Transformers begins with a step at rate 0 instead; in both, all steps but one change weights.
-    """
-    return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
+    """Linear decay, which reaches 0 after the last step (as in transformers)."""
+    return lambda step: 1 - _decayed(step, warmup, steps)
 
 
 @after_warmup
 def cosine(warmup: int, steps: int) -> Schedule:
-    """Cosine decay to 0 at the last step."""
+    """Cosine decay (Loshchilov & Hutter, 2017, eq. 5), which reaches 0 after the last step."""
+    return lambda step: 0.5 * (1 + math.cos(math.pi * _decayed(step, warmup, steps)))
 
-    def factor(step: int) -> float:
-        done = min(1.0, (step - warmup) / max(1, steps - warmup))
-        return 0.5 * (1 + math.cos(math.pi * done))
 
-    return factor
+def _decayed(step: int, warmup: int, steps: int) -> float:
+    """The share of the decay that is over before a step: 0 in the first step after the warm-up."""
+    return min(1.0, max(0, step - 1 - warmup) / max(1, steps - warmup))
 
 
 def slanted(warmup: int, steps: int) -> Schedule:
-    """Slanted triangular rate: a short increase and a long decay (Howard & Ruder, 2018, eq. 3)."""
-    triangle = linear(warmup, steps)
-    return lambda step: (1 + triangle(step) * (RATIO - 1)) / RATIO
+    """Slanted triangular rate: a short increase and a long decay (Howard & Ruder, 2018, eq. 3).
+
+    It has 1 / ``RATIO`` of the peak at the last step.
+    """
+
+    @after_warmup
+    def triangle(warmup: int, steps: int) -> Schedule:
+        return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
+
+    share = triangle(warmup, steps)
+    return lambda step: (1 + share(step) * (RATIO - 1)) / RATIO
 
 
 @after_warmup
@@ -148,17 +154,24 @@ def _adam(groups: Groups, facts: OptimiserConfig, kind: type[Adam] = Adam) -> Op
     return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
 
 
+def _relative_adamw(groups: Groups, facts: OptimiserConfig) -> Optimizer:
+    return RelativeAdamW(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps)
+
+
 def _adafactor(groups: Groups, facts: OptimiserConfig) -> Optimizer:
     return Adafactor(groups, lr=facts.rate)
 
 
 def _sgd(groups: Groups, facts: OptimiserConfig) -> Optimizer:
-    return torch.optim.SGD(groups, lr=facts.rate, fused=True)
+    weights = {type(weight) for group in groups for weight in group["params"]}
+    whole = weights <= {nn.Parameter}  # torch has no fused step of divided weights
+    return torch.optim.SGD(groups, lr=facts.rate, fused=whole)
 
 
 KINDS: dict[str, Callable[[Groups, OptimiserConfig], torch.optim.Optimizer]] = {
     "adam": _adam,
     "adamw": partial(_adam, kind=torch.optim.AdamW),
+    "relative-adamw": _relative_adamw,
     "adafactor": _adafactor,
     "sgd": _sgd,
     "nt-asgd": _sgd,

@@ -13,15 +13,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.trunk import StackModule
 from regard.training.checkpoint import Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.precision import Precision
-from regard.training.recipe.tables import DistributedConfig
+from regard.training.recipe.tables import DistributedConfig, OptimiserConfig
 from regard.weights.tensor_pieces import TensorPieces
 
 BYTES = 16  # of a weight in training: fp32 weight, gradient and two moments
+GROUPED = 1 << 25  # weights of successive blocks that are gathered together, unless one has more
 ROOM = 0.5  # share of a GPU's memory beyond which "auto" divides weights, moments and gradients
 
 
@@ -181,6 +182,24 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return [block for stack in attending for block in cast(nn.ModuleList, stack.blocks)]
 
 
+def blocks_together(stack: StackModule) -> list[list[nn.Module]]:
+    """Blocks of attention of a stack whose weights are gathered together.
+
+    FSDP expects that the blocks of a group run once each, by ``forward``: blocks that are repeated,
+    and the last one, are alone.
+    """
+    if not stack.attends:
+        return []
+    groups, size = list[list[nn.Module]](), 0
+    *blocks, last = cast(nn.ModuleList, stack.blocks)
+    for block in blocks:
+        size += (weights := sum(parameter.numel() for parameter in block.parameters()))
+        if not groups or size > GROUPED or len(stack.order) > len(blocks) + 1:
+            groups, size = [*groups, []], weights
+        groups[-1].append(block)
+    return [*groups, [last]]
+
+
 def stacks_of(model: nn.Module) -> list[StackModule]:
     """All stacks of a model."""
     return [module for module in model.modules() if isinstance(module, StackModule)]
@@ -200,16 +219,27 @@ def check_processes(config: DistributedConfig, count: int) -> None:
 
 
 def decided_sharing(
-    config: DistributedConfig, model: nn.Module, count: int, memory: float | None
+    config: DistributedConfig,
+    model: nn.Module,
+    optimiser: OptimiserConfig,
+    count: int,
+    memory: float | None,
 ) -> DistributedConfig:
     """The config for ``count`` processes, in which kind "auto" is replaced by its decision.
 
-    Each process has a GPU of ``memory`` bytes; None: a CPU, or a GPU that is not known.
+    Each process has a GPU of ``memory`` bytes; None: a CPU, or a GPU that is not known. What
+    "fsdp" refuses is not divided.
     """
     check_processes(config, count)
     if not config.decides:
         return config
     kept = BYTES * sum(parameter.numel() for parameter in model.parameters())
     too_large = memory is not None and kept >= ROOM * memory
-    divides = count > 1 and too_large and not config.exact
+    whole = config.exact or optimiser.needs_whole_weights or indivisible_weight(model) is not None
+    divides = count > 1 and too_large and not whole
     return config.model_copy(update={"kind": "fsdp" if divides else "ddp"})
+
+
+def indivisible_weight(model: nn.Module) -> str | None:
+    """Name of a weight that is one number, which cannot be divided; None: there is none."""
+    return next((name for name, weight in model.named_parameters() if not weight.ndim), None)

@@ -1,21 +1,14 @@
-"""The precision of matrix products: chosen by timing a real step, and stored in checkpoints."""
+"""The precision of matrix products: chosen by what the device is, and stored in checkpoints."""
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import dataclass, replace
 
 import torch
 
-from regard.ground.errors import BadInput
-from regard.ground.machine import has_bf16
+from regard.core.errors import BadInput
+from regard.core.machine import has_bf16, has_bf16_units
 
-ROUNDS = 4
-CLEAR = 3  # a ratio of times that needs no second round
-PART = 0.1  # of the budget that the probe may take
-INFINITE = float("inf")
-MARGIN = 0.9  # bf16 must be clearly faster
 CHOOSE = "use train.precision=fp32 or auto"
 RESUME = "resume on a machine with bf16, or start again in another folder"
 
@@ -40,21 +33,18 @@ class Precision:
 
     @contextmanager
     def tf32_beside_bf16(self) -> Iterator[None]:
-        """Allow TF32 for fp32 products of a step in bf16.
+        """Allow TF32 for fp32 products of a step in bf16, and for no others.
 
-        These are products of layers that stay in fp32, such as recurrent ones; cuDNN uses TF32
-        anyway.
+        These are products of layers that stay in fp32, such as recurrent ones. cuDNN would use TF32
+        in fp32, too: it may only where the caller has allowed it for products.
         """
-        matmul = torch.backends.cuda.matmul
-        before = matmul.allow_tf32
-        matmul.allow_tf32 = before or self.is_bf16
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        before = matmul.allow_tf32, cudnn.allow_tf32
+        matmul.allow_tf32 = cudnn.allow_tf32 = before[0] or self.is_bf16
         try:
             yield
         finally:
-            matmul.allow_tf32 = before
-
-
-Step = Callable[[Precision], None]
+            matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def checked_precision(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
@@ -67,85 +57,27 @@ def checked_precision(kind: str, device: torch.device, why: str, advice: str = C
     return precision
 
 
-def choose(
-    requested: str, device: torch.device, step: Step, budget_seconds: float = INFINITE
-) -> Precision:
-    """The requested precision; for "auto", the faster one of a real ``step``."""
+def choose(requested: str, device: torch.device) -> Precision:
+    """The requested precision; for "auto", bf16 where the device has units for its products.
+
+    The choice depends on the device alone, so that a recipe has the same weights however busy the
+    machine is.
+    """
     if requested != "auto":
         return checked_precision(requested, device, "as asked")
-    if not has_bf16(device):
-        return Precision("fp32", f"the {_name(device)} has no bf16")
-    if device.type == "cuda":
-        return Precision("bf16", "the GPU has it")
-    with _no_trace():
-        seconds = _timed(step, ("fp32", "bf16"), PART * budget_seconds)
-    if "bf16" not in seconds:
-        return Precision("fp32", "no time to try bf16")
-    if seconds["bf16"] == INFINITE:
-        return Precision("fp32", "bf16 fails here")
-    best = "bf16" if seconds["bf16"] < MARGIN * seconds["fp32"] else "fp32"
-    shown = ", ".join(
-        f"{kind} {1000 * seconds_taken:.0f} ms" for kind, seconds_taken in seconds.items()
-    )
-    return Precision(best, f"probed: {shown} a batch")
+    if has_bf16_units(device):
+        return Precision("bf16", f"the {_name(device)} has units for it")
+    return Precision("fp32", f"the {_name(device)} has no units for bf16")
 
 
-def choose_untimed(requested: str, device: torch.device) -> Precision:
-    """The requested precision; for "auto", bf16 on a GPU that has it, else fp32."""
-    if requested == "auto" and (device.type != "cuda" or not has_bf16(device)):
-        return Precision("fp32", f"of shards on the {_name(device)}")
-    return choose(requested, device, lambda precision: None)
+def kept_precision(kind: str, requested: str, device: torch.device) -> Precision:
+    """The precision of an interrupted run, also where "auto" would be another one today."""
+    kept = checked_precision(kind, device, "as before", RESUME)
+    now = choose(requested, device) if requested == "auto" else kept
+    if now.is_bf16 != kept.is_bf16:
+        return replace(kept, why=f"{kept.why}; here auto is {now.kind}: {now.why}")
+    return kept
 
 
 def _name(device: torch.device) -> str:
     return "GPU" if device.type == "cuda" else "CPU"
-
-
-def _timed(step: Step, kinds: tuple[str, ...], limit: float) -> dict[str, float]:
-    """The best time of each kind, measured in turns.
-
-    Ends early when the order is clear, or when the next step would exceed the limit. The very first
-    step may also start workers and compile, so that it decides only if its kind wins nevertheless.
-    A kind without a measurement is left out; the time of one that fails is infinite.
-    """
-    best: dict[str, float] = {}
-    began = perf_counter()
-    for number in range(ROUNDS):
-        for kind in kinds:
-            expected = best.get(kind, min(best.values(), default=0.0))
-            if perf_counter() - began + expected > limit:
-                return best
-            taken = _seconds(step, Precision(kind, "probe"))
-            best[kind] = min(taken, best.get(kind, INFINITE))
-        fastest = min(best.values())
-        if max(best.values()) > CLEAR * fastest and (number or best[kinds[0]] == fastest):
-            break
-    return best
-
-
-def _seconds(step: Step, precision: Precision) -> float:
-    """The time of a step; infinite if bf16 fails, or makes torch disable oneDNN."""
-    enabled, start = torch.backends.mkldnn.enabled, perf_counter()
-    try:
-        step(precision)
-    except RuntimeError:
-        if not precision.is_bf16:
-            raise
-        return INFINITE
-    disabled = precision.is_bf16 and torch.backends.mkldnn.enabled != enabled
-    return INFINITE if disabled else perf_counter() - start
-
-
-@contextmanager
-def _no_trace() -> Iterator[None]:
-    """Restore random state, warnings and oneDNN afterwards.
-
-    If a product fails in oneDNN, torch disables oneDNN, and later products round differently.
-    """
-    enabled = torch.backends.mkldnn.enabled
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            torch.backends.mkldnn.enabled = enabled

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import Field
 
-from regard.ground.config import Config
-from regard.ground.errors import BadInput, did_you_mean
-from regard.ground.files import is_there, read_bytes
+from regard.core.config import Config
+from regard.core.errors import BadInput, did_you_mean
+from regard.core.files import is_there, read_bytes
 
 BUILT_IN = Path(__file__).parents[1] / "recipes"
 EXAMPLES = BUILT_IN / "examples"  # recipes that have not been run to their end, without a score
@@ -55,9 +55,9 @@ def find(name: str) -> Path:
         return path
     if path.suffix == ".toml":
         raise BadInput(f"{name}: no such recipe file")
-    if path.is_dir():
-        raise BadInput(f"{name}: is a folder; name the recipe file in it")
     built_in = {one.stem: one for one in built_in_recipes()}
+    if path.is_dir() and name not in built_in:
+        raise BadInput(f"{name}: is a folder; name the recipe file in it")
     if name not in built_in:
         raise BadInput(f"no recipe is called {name!r}{did_you_mean(name, list(built_in))}")
     return built_in[name]

@@ -11,13 +11,13 @@ from weakref import ref
 import torch
 from torch import nn
 
+from regard.core.device import uninitialised
+from regard.core.errors import BadInput
+from regard.core.files import JSON
+from regard.core.lock import FolderLock
+from regard.core.reading import Reading
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.text_files import STDIN, name_of
-from regard.ground.device import uninitialised
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
-from regard.ground.lock import FolderLock
-from regard.ground.reading import Reading
 from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import paths
@@ -112,6 +112,7 @@ def prepare(
     *,
     data: Path = Path(),
     resume: bool = False,
+    overwrite: bool = False,
     skip_bad: bool = False,
     prepared: Path | None = None,
     watch: Mapping[str, Watcher] | None = None,
@@ -121,13 +122,13 @@ def prepare(
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
     Everything is checked before anything is written, and a run that cannot be prepared leaves no
-    files. ``watch`` has reports on the model after each evaluation, by name. A folder that was
-    ``prepared`` has tokenizer and tokenised examples. ``processes`` are those of which a dry run is
-    one; default: those of the world.
+    files. With ``overwrite``, it replaces an earlier run. ``watch`` has reports on the model after
+    each evaluation, by name. A folder that was ``prepared`` has tokenizer and tokenised examples.
+    ``processes`` are those of which a dry run is one; default: those of the world.
     """
     task = task_of(recipe)
     unique = prepared is not None and check_prepared(recipe, prepared)
-    place = RunPaths(
+    paths = RunPaths(
         data, out, world.is_leader, resume, skip_bad, world.device, prepared, deduplicate=unique
     )
     plan = task.resolve(data)
@@ -136,11 +137,12 @@ def prepare(
     again = resume and (out / RECIPE).is_file()
     checked_precision(recipe.train.precision, world.device, "as asked", RESUME if again else CHOOSE)
     tests = task.check_data(data, skip_bad)
-    lock = claim(out, recipe, resume=resume) if world.is_leader else None
+    claimed = partial(claim, out, recipe, resume=resume, overwrite=overwrite)
+    lock = claimed() if world.is_leader else None
     try:
         if world.is_leader:
             record_environment(out, resume=resume)
-        return _prepared_run(recipe, task, plan, place, world, tests, lock, watch or {}, limits)
+        return _prepared_run(recipe, task, plan, paths, world, tests, lock, watch or {}, limits)
     except BaseException as error:
         if lock is not None:
             give_up(lock)
@@ -154,7 +156,7 @@ def _prepared_run(
     recipe: Recipe,
     task: Task,
     plan: Plan,
-    place: RunPaths,
+    paths: RunPaths,
     world: World,
     tests: dict[str, int],
     lock: FolderLock | None,
@@ -163,7 +165,7 @@ def _prepared_run(
 ) -> Run:
     if recipe.train.deterministic:
         _make_deterministic()
-    prepared = _prepare_leader_first(task, plan, place, world)
+    prepared = _prepare_leader_first(task, plan, paths, world)
     dataset, reading, labels = prepared.dataset, prepared.reading, prepared.labels
     facts = plan.fit(reading, labels)
     seed_everything(recipe.train.seed, 0)
@@ -188,7 +190,7 @@ def _prepared_run(
         sampler=sampler,
         evaluate=partial(dev_result, task, prepared, world),
         flops=partial(task.flops, facts),
-        checkpoints=Checkpoints(place.out / "checkpoints"),
+        checkpoints=Checkpoints(paths.out / "checkpoints"),
         world=world,
         data=fingerprint + objective.fingerprint,
         split_data=fingerprint if recipe.data.dev.held_out else "",
@@ -203,10 +205,10 @@ def _prepared_run(
     sizes = {**dataset.sizes, **tests}
     notes = task.notes()
     run = Run(
-        job, plan.paper, facts, reading, labels, place.out, dataset.dropped, notes, sizes, lock
+        job, plan.paper, facts, reading, labels, paths.out, dataset.dropped, notes, sizes, lock
     )
     if watch:
-        inputs = task.dev_inputs(prepared, place, WATCHED)
+        inputs = task.dev_inputs(prepared, paths, WATCHED)
         own, part = models["model"]
         trained = Runner(folders.LoadedModel(plan.paper, own, part, reading, labels, notes))
         job.watches = {name: partial(report, trained, inputs) for name, report in watch.items()}
@@ -219,11 +221,11 @@ def _make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
 
 
-def _prepare_leader_first(task: Task, plan: Plan, place: RunPaths, world: World) -> Prepared:
+def _prepare_leader_first(task: Task, plan: Plan, paths: RunPaths, world: World) -> Prepared:
     """Prepare the data: first the leader, which writes files, then the others, which read them."""
     if not world.is_leader:
         world.barrier()
-    prepared = task.prepare(plan, place)
+    prepared = task.prepare(plan, paths)
     if world.is_leader:
         world.barrier()
     return prepared
@@ -231,12 +233,12 @@ def _prepare_leader_first(task: Task, plan: Plan, place: RunPaths, world: World)
 
 def dev_result(task: Task, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
     """Metrics on the development set, and the one that selects the best weights."""
-    figures, chosen = task.evaluate_dev(prepared, world, model), task.tables.metric
+    (figures, remark), chosen = task.evaluate_dev(prepared, world, model), task.tables.metric
     if chosen not in figures:
         raise BadInput(
             f"train.metric: {chosen!r} is not measured here; choose one of {', '.join(figures)}"
         )
-    return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)
+    return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures, remark)
 
 
 def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:

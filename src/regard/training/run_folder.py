@@ -4,14 +4,15 @@
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
-from regard.ground.config import Config
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_json, remove, sweep_folder, write_json, writing
-from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
+from regard.core.config import Config
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_json, remove, sweep_folder, write_json, writing
+from regard.core.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
@@ -30,11 +31,16 @@ OTHERS = (  # also written by a run
 )
 
 
-def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
+def claim(
+    out: Path, recipe: Recipe, *, resume: bool = False, overwrite: bool = False
+) -> FolderLock:
     """Lock a folder for this run; a folder with other content is refused.
 
     Resuming in an empty folder starts a run, which may have been killed before its first write.
+    With ``overwrite``, an earlier run in the folder is removed; other files stay.
     """
+    if resume and overwrite:
+        raise BadInput(f"{out}: resume and overwrite exclude each other: choose one")
     if out.is_file():
         raise BadInput(f"{out}: is a file, not a folder; choose a new or empty folder")
     with writing(out):
@@ -43,7 +49,7 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
         raise BadInput(f"{out}: has files that are not of a run; choose a new or empty folder")
     lock = lock_folder(out)
     try:
-        _clear(out, recipe, resume)
+        _clear(out, recipe, resume, overwrite)
         if lock.held:
             sweep_folder(out)
         write_recipe(out, recipe)
@@ -94,10 +100,14 @@ def _dump(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", serialize_as_any=True)  # also examples in memory
 
 
-def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
+def _clear(out: Path, recipe: Recipe, resume: bool, overwrite: bool) -> None:
     """Remove an earlier run without steps; refuse other runs, unless this one resumes them."""
     ours, steps = (out / RECIPE).is_file(), _steps(out)
     whole = (out / "model" / CONFIG).exists()
+    if overwrite and ours:
+        for name in {*OURS, *OTHERS} - {RECIPE, LOCK}:
+            remove(out / name)
+        return
     if whole and not steps:
         raise BadInput(
             f"{out}: has a finished model, but no checkpoints to resume from; choose another folder"
@@ -105,7 +115,8 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
     if resume and ours:
         _check_same(out, recipe)
     elif whole or (steps and steps[-1] > 0):
-        raise BadInput(f"{out}: already has a run; resume it, or choose another folder")
+        remedy = "resume it, overwrite it, or choose another folder"
+        raise BadInput(f"{out}: already has a run; {remedy}")
     else:
         for name in OURS:
             shutil.rmtree(out / name, ignore_errors=True)
@@ -124,6 +135,9 @@ def changed_keys(out: Path, recipe: Recipe, *, free: bool = False) -> list[str]:
     With ``free``, also keys that may be changed when a run is resumed, such as train.steps.
     """
     before, now = with_new_names(read_json(out / RECIPE)), _dump(recipe)
+    if (kind := first_precision([out])) is not None:
+        _set_precision(before, kind)
+        _set_precision(now, kind)
     if before.get("task", "translate") != now["task"]:
         return ["task"]
     return [
@@ -134,6 +148,21 @@ def changed_keys(out: Path, recipe: Recipe, *, free: bool = False) -> list[str]:
         if (free or key not in table.free_keys)
         and _without_unset(_before(before, table, name, key)) != _without_unset(value)
     ]
+
+
+def first_precision(folders: Iterable[Path]) -> str | None:
+    """The precision of the first of these runs that has begun; None: none of them has."""
+    for out in folders:
+        if steps := _steps(out):
+            return str(Checkpoints(out / "checkpoints").progress(steps[-1]).settings["precision"])
+    return None
+
+
+def _set_precision(recipe: dict[str, JSON], kind: str) -> None:
+    """Set this precision in place of "auto", which a run that has begun does not read."""
+    train = recipe.get("train")
+    if isinstance(train, dict) and train.get("precision", "auto") == "auto":
+        train["precision"] = kind
 
 
 def _before(before: dict[str, JSON], table: Config, name: str, key: str) -> JSON:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from random import Random
+from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?(?::(\d+))?")
@@ -34,6 +35,10 @@ class ValueList:
     def draw(self, draws: Random) -> str:
         """A value at random."""
         return draws.choice(self.values)
+
+    def suggest(self, trial: Any) -> str:
+        """The value that a sampler of Optuna chooses for a trial."""
+        return str(trial.suggest_categorical(self.name, self.values))
 
     @property
     def points(self) -> tuple[str, ...]:
@@ -58,6 +63,14 @@ class ValueRange:
     def draw(self, draws: Random) -> str:
         """A value at random, uniform on the scale of the range."""
         return draws.choice(self.points) if self.count else self._at(draws.random())
+
+    def suggest(self, trial: Any) -> str:
+        """The value that a sampler of Optuna chooses for a trial."""
+        if self.count:
+            return str(trial.suggest_categorical(self.name, self.points))
+        if self.whole:
+            return str(trial.suggest_int(self.name, int(self.low), int(self.high), log=self.log))
+        return f"{trial.suggest_float(self.name, self.low, self.high, log=self.log):.4g}"
 
     @property
     def points(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint import DefaultSavePlanner, SavePlan
 from torch.distributed.checkpoint.planner import TensorWriteData
 from torch.distributed.tensor import DTensor
 
-from regard.ground.errors import BadInput, one_line
+from regard.core.errors import BadInput, one_line
 from regard.training.checkpoint import SHARD, TENSORS, Checkpoints, RunProgress, Tensors
 from regard.training.distributed import World
 from regard.training.host_copies import HostCopies

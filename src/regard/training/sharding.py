@@ -1,11 +1,11 @@
 """Shards of weights, gradients and moments, one in each process (FSDP2).
 
 A block's weights are gathered before it runs, and its gradients summed and divided again after it
-(Zhao et al., 2023, arXiv:2304.11277). Each block of attention is a group of its own; all other
-weights, and weights that several blocks share, are one group, which is whole from the beginning of
-a forward pass to the end of its backward pass. So tied weights are never in two groups, and
-recurrent stacks, whose cells read weights at every step, are one group. This file is imported only
-by runs that divide weights: what it imports takes seconds.
+(Zhao et al., 2023, arXiv:2304.11277). A block of attention, or successive small ones, are a group;
+all other weights, and weights that several blocks share, are one group, which is whole from the
+beginning of a forward pass to the end of its backward pass. So tied weights are never in two
+groups, and recurrent stacks, whose cells read weights at every step, are one group. This file is
+imported only by runs that divide weights: what it imports takes seconds.
 """
 
 from collections import Counter
@@ -25,16 +25,23 @@ from torch.distributed.fsdp import (
     register_fsdp_forward_method,
 )
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
-from regard.training.parallel import CheckpointWriter, Parallel, blocks_of
+from regard.training.parallel import (
+    CheckpointWriter,
+    Parallel,
+    blocks_of,
+    blocks_together,
+    indivisible_weight,
+    stacks_of,
+)
 from regard.training.precision import Precision
 from regard.training.recipe.tables import DistributedConfig
 from regard.training.shard_writer import ShardWriter, as_divided, divided_like, local_part
 from regard.weights.tensor_pieces import TensorPieces
 
-METHODS = ("first_tokens",)  # of blocks, that stacks call besides ``forward``
+METHODS = ("first_tokens",)  # of last blocks, that stacks call besides ``forward``
 
 
 class Shards(Parallel):
@@ -68,10 +75,9 @@ class Shards(Parallel):
 
     def place(self, model: nn.Module, *, trained: bool = True) -> None:
         """Divide the weights of a model; a model that is not ``trained`` is never kept whole."""
-        for name, parameter in model.named_parameters():
-            if not parameter.ndim:
-                fault = f"the weight {name} is one number, which cannot be divided"
-                raise BadInput(f'distributed.kind: {fault}; use "ddp"')
+        if (name := indivisible_weight(model)) is not None:
+            fault = f"the weight {name} is one number, which cannot be divided"
+            raise BadInput(f'distributed.kind: {fault}; use "ddp"')
         half = self.precision is not None and self.precision.is_bf16
         policy = MixedPrecisionPolicy(
             param_dtype=torch.bfloat16 if half else None,
@@ -79,16 +85,16 @@ class Shards(Parallel):
             cast_forward_inputs=False,
         )
         shard = partial(fully_shard, mesh=self.mesh, mp_policy=policy)
-        blocks = blocks_of(model)
-        owners = _shared_owners(blocks)
+        owners = _shared_owners(blocks_of(model))
         shared = {parameter for owner in owners for parameter in owner.parameters(recurse=False)}
-        for block in blocks:
+        groups = [group for stack in stacks_of(model) for group in blocks_together(stack)]
+        for blocks in groups:
             shard(
-                block,
+                blocks,
                 ignored_params=shared,
                 reshard_after_forward=self.config.reshard or not trained,
             )
-        for block in blocks:
+        for block in (blocks[0] for blocks in groups if len(blocks) == 1):
             for method in METHODS:
                 if method in dir(block):
                     register_fsdp_forward_method(block, method)

@@ -1,15 +1,17 @@
-"""``regard.train``: a recipe and data, from memory or files, to a trained folder, as events."""
+"""Training from a recipe and data, in memory or files, to a trained folder, event by event."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from regard.core.checks import check_whole, listed
+from regard.core.errors import BadInput, did_you_mean, shown
+from regard.core.keywords import check_keywords
 from regard.data.config import MemoryConfig
 from regard.data.readers.fields import DropCounts, Dropped
-from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput, did_you_mean, shown
-from regard.ground.keywords import check_keywords
+from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import folder as folders
 from regard.tasks.components import Runner
 from regard.tasks.task import TaskScores
@@ -30,40 +32,101 @@ AnyData = str | Path | Mapping[str, Iterable[object] | int]
 TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Options of a training run, besides its recipe, its data and its folder: see ``train``."""
+
+    settings: Settings
+    facts: ModelFacts | None
+    device: str | None
+    resume: bool
+    overwrite: bool
+    skip_bad: bool
+    budget: float
+    loggers: Iterable[str]
+    watch: Mapping[str, Watcher] | None
+
+
+@dataclass(frozen=True)
+class DescribedRun:
+    """A run of training: what is trained, where it goes, the folder of the data, and options."""
+
+    recipe: Recipe
+    folder: Path
+    data: Path
+    options: TrainingOptions
+
+    def events(self) -> Generator[Event, None, None]:
+        """Train, and yield the events."""
+        options = self.options
+        world = World.join(options.device, self.recipe.distributed.timeout)
+        progress = RunProgress()
+        with world.together(GeneratorExit, Diverged):
+            run = prepare(
+                self.recipe,
+                self.folder,
+                world,
+                data=self.data,
+                resume=options.resume,
+                overwrite=options.overwrite,
+                skip_bad=options.skip_bad,
+                budget_seconds=options.budget,
+                watch=options.watch or {},
+            )
+            try:
+                for event in run_events(run, resume=options.resume, loggers=[*options.loggers]):
+                    progress = event.progress
+                    if event.is_last and world.is_leader:
+                        run.finish(progress)
+                        yield from _score_events(run, progress, self)
+                    yield event
+            except KeyboardInterrupt:
+                if world.is_leader:
+                    run.keep_best(progress)
+                raise
+            finally:
+                run.release()
+
+
 @check_keywords
-def train(
+def train_events(
     recipe: AnyRecipe,
     data: AnyData = Path(),
     out: str | Path | None = None,
     *,
     settings: Settings = (),
+    facts: ModelFacts | None = None,
     device: str | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     skip_bad: bool = False,
     budget: float = float("inf"),
     loggers: Iterable[str] = (),
     watch: Mapping[str, Watcher] | None = None,
-) -> Iterator[Event]:
-    """Train by a recipe and yield events; after the last event the model is in ``out/model``.
+) -> Generator[Event, None, None]:
+    """Train as ``train`` does, and yield each event when it happens; nothing is printed.
 
-    The recipe is a name or a path, the text of a recipe file, its tables or a ``Recipe``;
-    ``settings`` such as {"train.steps": 100} are laid over it. ``data`` is the folder of its files,
-    or has examples under "train", "dev" and "test", and further test sets by name under
-    "more_tests": (source, target) to translate, (text, label) to classify, (words, tags) to tag,
-    (question, context, answers) to answer, (text, choices, number) to choose, texts or lists of
-    sentences to pre-train. An integer under "dev" is the number of training examples to hold out.
-    With ``skip_bad``, bad examples are left out.
-
-    The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
-    continues from the last checkpoint. A run that diverges, or is interrupted by Ctrl-C, leaves its
-    best model so far there. The trained model is scored on each test set: a
-    ``ScoreEvent`` before the ``EndEvent``. Figures also go to ``loggers``: "wandb", "mlflow".
-
-    ``watch`` has functions that report on the model before the first step and after each
-    evaluation, such as {"heads": regard.watch_heads}: called with the model and a few inputs of the
-    development set, they return a dictionary for JSON. Each report is a ``WatchEvent``, and a line
-    of ``out/watch/NAME.jsonl``.
+    The run begins when the first event is read, and is over after the last one. To end it early,
+    leave the loop: it can be continued from its last checkpoint (``resume``).
     """
+    options = TrainingOptions(
+        settings=settings,
+        facts=facts,
+        device=device,
+        resume=resume,
+        overwrite=overwrite,
+        skip_bad=skip_bad,
+        budget=budget,
+        loggers=loggers,
+        watch=watch,
+    )
+    return described_run(recipe, data, out, options).events()
+
+
+def described_run(
+    recipe: AnyRecipe, data: AnyData, out: str | Path | None, options: TrainingOptions
+) -> "DescribedRun":
+    """A run whose recipe and names are checked."""
     tables, name = _tables_of(recipe)
     root = Path()
     if isinstance(data, Mapping):
@@ -72,13 +135,15 @@ def train(
         root = Path(data)
     else:
         raise BadInput(f"data must be a folder, or examples by name, not {shown(data)}")
-    parsed = make_recipe(tables, name, settings)
+    parsed = make_recipe(tables, name, options.settings)
     if parsed.rung:
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
+    if options.facts is not None:
+        model = parsed.model.with_facts(options.facts)
+        parsed = parsed.model_copy(update={"model": model})
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
-    options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
-    options["watch"] = check_watch(watch)
-    return _events(parsed, folder, device, options, check_loggers(loggers))
+    watch, loggers = check_watch(options.watch), check_loggers(options.loggers)
+    return DescribedRun(parsed, folder, root, replace(options, watch=watch, loggers=loggers))
 
 
 def check_watch(watch: Mapping[str, Watcher] | None) -> Mapping[str, Watcher]:
@@ -123,40 +188,14 @@ def _open_log(run: Run, after_step: int, loggers: Sequence[str]) -> MetricsLog:
     return MetricsLog(run.out, after_step=after_step, loggers=opened)
 
 
-def _events(
-    recipe: Recipe,
-    folder: Path,
-    device: str | None,
-    options: dict[str, Any],
-    loggers: Sequence[str],
-) -> Iterator[Event]:
-    world = World.join(device, recipe.distributed.timeout)
-    progress = RunProgress()
-    with world.together(GeneratorExit, Diverged):
-        run = prepare(recipe, folder, world, **options)
-        try:
-            for event in run_events(run, resume=options["resume"], loggers=loggers):
-                progress = event.progress
-                if event.is_last and world.is_leader:
-                    run.finish(progress)
-                    yield from _score_events(run, progress, options)
-                yield event
-        except KeyboardInterrupt:
-            if world.is_leader:
-                run.keep_best(progress)
-            raise
-        finally:
-            run.release()
-
-
-def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> Iterator[ScoreEvent]:
+def _score_events(run: Run, progress: RunProgress, described: DescribedRun) -> Iterator[ScoreEvent]:
     """The scores of the trained model on each test set of the recipe."""
     recipe = run.job.recipe
     if not recipe.data.tests:
         return
     model = Runner(folders.read(run.model_folder, run.job.world.device), "auto")
-    dropped = DropCounts() if options["skip_bad"] else None
-    for name, results in score_tests(model, recipe, options["data"], dropped).items():
+    dropped = DropCounts() if described.options.skip_bad else None
+    for name, results in score_tests(model, recipe, described.data, dropped).items():
         yield ScoreEvent(progress, name, tuple(results.scores))
 
 
@@ -173,6 +212,18 @@ def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, object], str]:
         raise BadInput(f"recipe must be a name, a path, a text or a table, not {shown(recipe)}")
     path = find(str(recipe))
     return read_tables(path), str(path)
+
+
+def recipe_of(recipe: AnyRecipe, settings: Settings = ()) -> Recipe:
+    """The recipe of a name, a path, a text or tables, with settings laid over it."""
+    if isinstance(recipe, Recipe) and not settings:
+        return recipe
+    return make_recipe(*_tables_of(recipe), settings)
+
+
+def name_of_recipe(recipe: AnyRecipe) -> str:
+    """The name, path or title of a recipe, after which its folder is called."""
+    return _tables_of(recipe)[1]
 
 
 def _name(title: object) -> str:

@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.files import check_regular, read_json, replacing
+from regard.core.errors import BadInput
+from regard.core.files import check_regular, read_json, replacing
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those that float32 represents exactly
 LISTED = 8  # names listed in an error

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import check_regular, replacing
+from regard.core.errors import BadInput, reason_of
+from regard.core.files import check_regular, replacing
 
 if TYPE_CHECKING:
     from h5py import Dataset, Group

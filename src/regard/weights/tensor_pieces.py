@@ -16,8 +16,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.files import check_regular, replacing
+from regard.core.errors import BadInput
+from regard.core.files import check_regular, replacing
 from regard.weights.files import read_tensors
 
 PLACES, OFFSETS = "DCP_SHARDING_INFO", "saved_offsets"  # keys of the header

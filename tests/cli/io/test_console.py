@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.cli.io.console import OUT, print_table, table_lines
+from regard.cli.io.console import OUT, print_tables
+from regard.experiments.result import plain_table, table_lines
 
 COLUMNS = ["model", "BLEU", "5–8 words", "9–10", "parameters", "tokens/s"]
 ROWS = [["no attention", "25.5", "26.2", "30.9", "15,548,416", "65,400"], ["R[&]D", *"12345"]]
@@ -48,5 +49,5 @@ def test_no_cell_is_ever_cut(width):
 
 def test_pipes_have_no_width(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
-    print_table(COLUMNS, ROWS)
+    print_tables([plain_table(COLUMNS, ROWS)])
     assert OUT.is_terminal or capsys.readouterr().out.splitlines() == said(None)

@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pytest
 
+from regard.core.batch import BatchLimits, TokenRow
+from regard.core.errors import BadInput
 from regard.data.batches.memory_dataset import MemoryDataset
 from regard.data.batches.pair_dataset import PairStore, load_pairs
 from regard.data.batches.training_data import Batching, held_out_indices, split_held_out
 from regard.data.readers.sources import Lines
-from regard.ground.batch import BatchLimits, TokenRow
-from regard.ground.errors import BadInput
 from regard.objectives.seq2seq import Seq2Seq
 
 OBJECTIVE = Seq2Seq(bos=1, eos=2)
@@ -104,7 +104,7 @@ def test_a_fingerprint_is_the_same_in_another_process():
     rows = "MemoryDataset([(TokenRow([1, 2], [0, 0]), [0]), (TokenRow([1], [0]), None)])"
     imports = (
         "from regard.data.batches.memory_dataset import MemoryDataset; "
-        "from regard.ground.batch import TokenRow"
+        "from regard.core.batch import TokenRow"
     )
     command = [sys.executable, "-c", f"{imports}; print({rows}.fingerprint)"]
     elsewhere = subprocess.run(command, capture_output=True, text=True).stdout.strip()

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.batches.image_dataset import ImageDataset
-from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 4, 6, 3), dtype=np.uint8)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.sampler import Dataset
-from regard.ground.errors import BadInput
 
 
 class Letters(Dataset):

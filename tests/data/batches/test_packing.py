@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.packing import cut_batches, inference_batches, training_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
 
 LENGTHS = arrays(
     np.int64, st.tuples(st.integers(0, 60), st.integers(1, 3)), elements=st.integers(0, 20)

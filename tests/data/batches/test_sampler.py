@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.packing import training_batches
 from regard.data.batches.sampler import START, Cursor, Sampler, shuffled
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
 
 KEYS = st.tuples(st.integers(0, 2**64), st.integers(0, 1_000))
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
+from regard.core.workers import Workers
 from regard.data.batches import shards
 from regard.data.batches.pair_dataset import PairStore, texts_of
 from regard.data.batches.shards import PackedRows, TokenShard, TokenShardPair
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Lines
-from regard.ground.errors import BadInput
-from regard.ground.workers import Workers
 from small_shards import write_rows
 
 ROWS = [[1, 2, 3], [], [65_535], [0, 9]]
@@ -78,6 +78,23 @@ def test_a_crash_between_two_names_leaves_nothing_that_looks_whole(tmp_path, mon
         write_rows(tmp_path / "a", [[3], [4]], vocab=5)
     with pytest.raises(BadInput, match=r"a\.json: cannot be read"):
         TokenShard(tmp_path / "a")
+
+
+def test_rows_are_on_the_disk_before_they_get_their_names(tmp_path, monkeypatch):
+    """What the system still holds in memory would be lost with the power."""
+    synced, unsynced, replace = set(), [], Path.replace
+
+    def note_fsync(handle):
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink().name)
+
+    def note_replace(path, target):
+        unsynced.extend({path.name} - synced)
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(Path, "replace", note_replace)
+    write_rows(tmp_path / "a", ROWS, vocab=70_000)
+    assert unsynced == [] and len(synced) >= 3  # rows, their places and their description
 
 
 def test_rows_are_read_only_and_have_ends(tmp_path):

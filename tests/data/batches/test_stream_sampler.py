@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import START, Cursor, StreamSampler
-from regard.ground.errors import BadInput
 from small_streams import TokenStreams
 
 TEXTS = st.tuples(st.integers(1, 5), st.integers(1, 7), st.integers(1, 6), st.integers(0, 40))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read
 from regard.data.readers.text_files import TO_UTF8
-from regard.ground.errors import BadInput
 
 NER = (
     "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\n-DOCSTART- -X- O O\n\n"

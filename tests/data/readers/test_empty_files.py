@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import prepare

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.aligned_pairs import read_fast_align
-from regard.ground.errors import BadInput
 
 
 def test_words_have_single_spaces(tmp_path):

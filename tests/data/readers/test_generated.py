@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.generated import COUNTS, LENGTH, LONGEST, SHORTEST, WORDS
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 
 
 def test_texts_repeat_their_first_words():

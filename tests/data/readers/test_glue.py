@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS, glue
 from regard.data.readers.list import read
 from regard.data.readers.text_files import TO_UTF8
-from regard.ground.errors import BadInput
 
 MNLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Headings, read_pairs, title_of
-from regard.ground.errors import BadInput
 
 TEXT = """ 
  = Otters = 

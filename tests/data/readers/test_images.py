@@ -6,10 +6,10 @@ import struct
 import numpy as np
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.images import image_files
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 from regard.images.decoding_pool import FEW
 
 DRAW = np.random.default_rng(0)

@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import READERS, read
 from regard.data.readers.tables import Csv, Table, read_cells
-from regard.ground.errors import BadInput
 
 
 def put(path, text):

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 
 PAIRS = [
     ("A dog runs .", "It sleeps .", "contradiction"),

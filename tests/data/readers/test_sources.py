@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Lines, read_pairs, read_texts
 from regard.data.readers.tables import Csv, JsonLines, Table
 from regard.data.readers.text_files import TO_UTF8, read_lines
-from regard.ground.errors import BadInput
 
 UNCLOSED = (
     "a quote that is never closed; close it, or set quoting = false if quotes are part of the text"

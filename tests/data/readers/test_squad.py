@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read
-from regard.ground.errors import BadInput
 
 CONTEXT = "Émile 𝄞 sang. He sang well."
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard.core.errors import BadInput
 from regard.data.readers.static_vectors import StaticVectors
-from regard.ground.errors import BadInput
 
 WORDS = ("the", "Über", "bank", "...")
 VECTORS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput, DataWarning
 from regard.data.config import FilesConfig
 from regard.data.readers.fields import NAN, DropCounts
 from regard.data.readers.list import read
@@ -21,8 +22,7 @@ from regard.data.readers.sources import read_pairs
 from regard.data.readers.table_format import TableFormat, find_delimiter, is_header
 from regard.data.readers.tables import Csv, JsonLines, Parquet, Table, read_cells
 from regard.data.readers.text_files import TO_UTF8
-from regard.data.table_columns import csv_columns
-from regard.ground.errors import BadInput, DataWarning
+from regard.data.table_columns import COLUMNS
 
 LETTERS = st.text(
     st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]), max_size=12
@@ -225,7 +225,7 @@ def test_columns_by_number_skip_the_header(tmp_path):
 def test_an_index_without_a_name_is_a_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(",text,label\n0,a fine film,good\n1,a dull film,bad\n")
-    columns = csv_columns(path)
+    columns = COLUMNS["csv"](path)
     assert [*columns.cells] == ["text", "label"]
     assert columns.format.endswith("header text, label")
     assert len([*read_cells(Csv(str(path), ("text", "label")))]) == 2
@@ -245,7 +245,7 @@ def test_the_line_that_declares_a_delimiter_is_no_example(tmp_path, first):
     path.write_text(f"{first}\ntext;label\na, b, c;good\nd;bad\n")
     cells = [*read_cells(Csv(str(path), ("text", "label")))]
     assert cells == [(f"{path}:3", ("a, b, c", "good")), (f"{path}:4", ("d", "bad"))]
-    assert [*csv_columns(path).cells] == ["text", "label"]
+    assert [*COLUMNS["csv"](path).cells] == ["text", "label"]
 
 
 def test_a_pipe_is_read_once(tmp_path):

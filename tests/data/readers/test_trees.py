@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.list import read
 from regard.data.readers.trees import tree
-from regard.ground.errors import BadInput
 
 LINE = "(3 (2 It) (4 (2 really) (3 works)))"
 

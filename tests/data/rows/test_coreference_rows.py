@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.rows.coreference_rows import document_rows
-from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template
 
 CLS, SEP = 1, 2

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.batch import TokenRow
 from regard.data.rows.factorization import CONTEXT, FactorizationSampler
-from regard.ground.batch import TokenRow
 
 VOCAB, SPECIAL = 40, 4
 special = np.arange(VOCAB) < SPECIAL

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.errors import BadInput
 from regard.data.rows.mlm_masking import (
     MOST,
     MaskedTokens,
@@ -15,7 +16,6 @@ from regard.data.rows.mlm_masking import (
     fitting_ngrams,
     span_starts,
 )
-from regard.ground.errors import BadInput
 
 VOCAB = 1_000
 MASK = 4

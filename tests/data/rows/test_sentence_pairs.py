@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.core.batch import BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.sampler import Sampler
 from regard.data.rows.documents import Documents
@@ -24,8 +26,6 @@ from regard.data.rows.sentence_pairs import (
     ordered_pairs,
     sentence_pairs,
 )
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template
 
 CLS, SEP = 1, 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from closeness import VALUES
 from naive import word_groups
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap, merge
 
 

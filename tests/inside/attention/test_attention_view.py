@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView
-from regard.inside.views.attention_text import heat_map, shade_cell
-from regard.inside.views.matrix_svg import CELL, draw_attention
+from regard.views.attention_text import heat_map, shade_cell
+from regard.views.matrix_svg import CELL, draw_attention
+from regard.views.palette import scale_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 LABELS = st.lists(st.text(max_size=30), min_size=1, max_size=40)
@@ -76,7 +77,7 @@ def test_rich_prints_colours_in_a_terminal_and_shades_in_a_pipe():
         return console.file.getvalue()
 
     coloured = printed(force_terminal=True, color_system="truecolor")
-    assert "48;2;255;234;200" in coloured  # the darkest cell
+    assert "48;2;255;143;107" in coloured  # the largest weight
     assert "█" not in coloured
     piped = printed(force_terminal=False)
     assert "\x1b" not in piped
@@ -134,7 +135,8 @@ def test_the_drawing_has_a_square_for_every_weight_and_every_label():
     assert {"le", "chat", "the", "cat", "</s>", "0", "1.00"} <= set(texts)
     side = str(CELL - 1)
     squares = [each for each in root.iter(f"{SVG}rect") if each.get("width") == side]
-    assert [each.get("fill") for each in squares] == ["#b3361c", "#f1dcd6", "#ce7d6c", "#eed4cd"]
+    fills = [each.get("fill") for each in squares]
+    assert fills == [scale_colour("cividis", share) for share in (1.0, 0.16, 0.64, 0.2)]
     assert (squares[2].get("x"), squares[2].get("y")) == (str(CELL), str(CELL))
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attention.induction import InductionScores, follows_earlier
 
 IDS = [7, 3, 9, 5, 7, 3, 9, 5]

@@ -1,10 +1,12 @@
 """Attention rollout, by its definition, over tokens and over words."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attention.attention_map import AttentionMap, RolloutMap, rollout
 from small_bert import SENTENCES, model
 from verb import run
@@ -83,7 +85,7 @@ def test_words_are_merged_after_the_layers():
     assert view.view_record().json["maps"][0]["unchosen"] == "all"
 
 
-def test_the_verb(small_run, owl_run, tmp_path):
+def test_the_verb(small_run, owl_run):
     folder = small_run / "run" / "model"
     shown = run("look", folder, "dog cow", "--rollout", "--layer", 0).stdout
     assert "encoder rollout, through layer 0" in shown
@@ -94,8 +96,15 @@ def test_the_verb(small_run, owl_run, tmp_path):
     pooled = owl_run / "run" / "model"
     refused = run("look", pooled, "dog cow", "--rollout", code=2)
     assert "rollout: this model has no self-attention" in refused.stderr
-    for option in (("--patch", "0,0"), ("--png", tmp_path / "x.png")):
-        refused = run("look", folder, "dog cow", *option, code=2)
-        assert "image" in refused.stderr or "a text" in refused.stderr
-        assert not refused.stdout and refused.stderr.count("\n") == 1
+    refused = run("look", folder, "dog cow", "--patch", "0,0", code=2)
+    assert "image" in refused.stderr or "a text" in refused.stderr
+    assert not refused.stdout and refused.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(find_spec("cairosvg") is not None, reason="the library is there")
+def test_a_picture_without_its_library_is_refused_before_anything_is_printed(small_run, tmp_path):
+    folder, picture = small_run / "run" / "model", tmp_path / "x.png"
+    refused = run("look", folder, "dog cow", "--rollout", "--png", picture, code=2)
+    assert "regard[pictures]" in refused.stderr and refused.stderr.count("\n") == 1
+    assert not refused.stdout and not picture.exists()
     assert not (tmp_path / "x.png").exists()

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.classifier import LabelPrediction
 from regard.inside.attention.look import look
 from regard.inside.attention.word_weights import WordWeights
-from regard.inside.inspected_model import InspectedModel
-from regard.inside.views.pages import records_in
+from regard.tasks.components import runner_of
+from regard.views.pages import records_in
 
 SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))
@@ -86,5 +86,5 @@ def test_no_word_has_a_weight_where_the_last_state_judges(model):
 
     last = change(model.facts, pool=LastToken())
     with pytest.raises(BadInput, match="this model has no attention"):
-        runner = replace(model.encoder, model=last.build().eval())
-        look(InspectedModel(runner, last, model.tokenizer), model.predict, "dog")
+        loaded = replace(model._loaded, facts=last, module=last.build().eval())
+        look(runner_of(loaded), model.predict, "dog")

@@ -12,10 +12,10 @@ from rich.console import Console
 from regard import BadInput
 from regard.api import Model
 from regard.inside.attribution.input_words import replacement_token
-from regard.inside.views.pages import records_in
 from regard.models.coreference_head import CoreferenceHead
 from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
 from regard.text.vocabulary import Lexicon
+from regard.views.pages import records_in
 from small_bert import model as small_bert
 from small_bert import small_bert as states_of_bert
 from small_images import small_vit

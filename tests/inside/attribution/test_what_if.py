@@ -7,8 +7,8 @@ import torch
 import regard
 from marian_folders import write_marian
 from regard import BadInput, Tape, without_head
+from regard.inside.ablation import head_edits
 from regard.inside.attribution.what_if import parse_parts
-from regard.inside.edits import head_edits
 from small_agreement import language_model
 from small_bert import model as small_bert
 from small_gpt import write_gpt2

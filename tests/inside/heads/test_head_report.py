@@ -11,11 +11,11 @@ import pytest
 
 import regard
 from regard import BadInput
-from regard.ground.tape import NULL_TAPE
+from regard.core.tape import NULL_TAPE
+from regard.inference.generator import Generator
 from regard.inside.heads import report_heads as module
-from regard.inside.inspected_model import InspectedModel
-from regard.inside.views.pages import records_in
-from regard.inside.views.panels import png_bytes
+from regard.views.pages import records_in
+from regard.views.panels import png_bytes
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 from small_gpt import small_gpt2
@@ -82,7 +82,7 @@ def test_treebank_words_are_words_of_the_model(encoder):
     assert labels.special_words.tolist() == [True, False, False, False, False, True]
 
 
-class InductionModel(InspectedModel):
+class InductionModel(Generator):
     """A model whose head 1 of layer 1 attends to the token after the copy of the first half."""
 
     def run(self, inputs, tape=NULL_TAPE):
@@ -105,7 +105,7 @@ class InductionModel(InspectedModel):
 
 def test_a_causal_model_with_a_planted_induction_head():
     loaded = small_gpt2()
-    model = InductionModel(loaded.runner, loaded.facts, loaded.tokenizer)
+    model = InductionModel(loaded._loaded)
     found = module.report_heads(model, "GPT-2", [model.read(text) for text in TEXTS])
     roles = {head.place: head.role for head in found.heads}
     assert roles[("decoder", 1, 1)] == "induction"
@@ -184,8 +184,11 @@ def test_drawing_and_page(report):
     assert "entropy" in tooltips[0]
     (shown,) = records_in(report.html())
     (site,) = shown.json["sites"]
+    drawn = ElementTree.fromstring(bytes(shown.array(shown.json["drawing"])))
+    cells = [each.get("data-cell") for each in drawn.iter(f"{SVG}g") if each.get("data-cell")]
+    assert cells == [each.anchor for each in report.heads]
     assert site["name"] == "encoder" and [len(layer) for layer in site["layers"]] == [2, 2]
-    assert {"role", "short", "summary", "figures"} == {*site["layers"][1][0]}
+    assert {"role", "summary", "figures"} == {*site["layers"][1][0]}
     relations, heads = shown.json["tables"]
     assert relations["title"] == "Relations" and relations["rows"][0][0] == "all"
     assert heads["columns"][:4] == ["site", "layer", "head", "role"] and len(heads["rows"]) == 4

@@ -90,10 +90,11 @@ def test_causal_attention_has_only_earlier_words():
     found = head(means, 0)
     assert (found.figures["offset"], found.figures["at offset"]) == (-1, 1.0)
     assert found.figures["special"] is None
+    assert found.figures["first"] == pytest.approx(1 / 7)  # of seven later words, the second
     uniform = np.tri(WORDS) / np.arange(1, WORDS + 1)[:, None]
-    assert head(figures(uniform, causal=True, special=()), 0).figures["of uniform"] == (
-        pytest.approx(1)
-    )
+    evenly = head(figures(uniform, causal=True, special=()), 0).figures
+    assert evenly["of uniform"] == pytest.approx(1)
+    assert evenly["first"] == pytest.approx(sum(1 / (n + 1) for n in range(1, WORDS)) / 7)
 
 
 def test_scores_over_tokens_that_follow_twice():

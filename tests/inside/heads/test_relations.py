@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import regard
+from regard.core.errors import BadInput
+from regard.core.tape import NULL_TAPE
 from regard.data.readers.conll import TreebankSentence, read_treebank
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE
+from regard.inference.encoder_model import EncoderModel
 from regard.inside.heads.relations import (
     READINGS,
     ParsedWords,
@@ -18,7 +19,6 @@ from regard.inside.heads.relations import (
     parse_with_heads,
     score_relations,
 )
-from regard.inside.inspected_model import InspectedModel
 from small_bert import model as small_encoder
 
 GOLD = np.array([1, 2, -1, 4, 2])
@@ -81,7 +81,7 @@ SENTENCES = [
 ] * 3
 
 
-class ParsingModel(InspectedModel):
+class ParsingModel(EncoderModel):
     """A model whose head 0 of layer 1 attends to syntactic heads."""
 
     def run(self, inputs, tape=NULL_TAPE):
@@ -103,7 +103,7 @@ class ParsingModel(InspectedModel):
 
 def test_a_planted_head_is_found_in_a_model():
     loaded = small_encoder("words")
-    words = parse_with_heads(ParsingModel(loaded.runner, loaded.facts, loaded.tokenizer), SENTENCES)
+    words = parse_with_heads(ParsingModel(loaded._loaded), SENTENCES)
     assert words.relations.tolist() == [*"dasx", *"xo"] * 3
     assert words.offsets.tolist() == [2, 1, 1, -1, 1, -2] * 3
     assert words.hits[0, 1, 0].all() and not words.hits[0, 0, 0].all()

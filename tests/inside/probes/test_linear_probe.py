@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from regard.inside.probes import linear_probe
-from regard.inside.probes.controls import control_labels, majority_by_form
 from regard.inside.probes.linear_probe import ProbeSplit, fit_probe, number_labels
-from regard.inside.probes.probe_models import score_examples, score_states
+from regard.inside.probes.probe_models import (
+    control_labels,
+    majority_by_form,
+    score_examples,
+    score_states,
+)
 from regard.inside.probes.probe_report import ProbeReport, ProbeScore, ScoreComparison
 from regard.inside.probes.probe_tasks import ProbeData, ProbeExample, ProbeSet, WordPlace
 from regard.inside.probes.word_states import LayerStates
@@ -47,15 +51,17 @@ def scores():
     return score_states("made", data, own, drawn)
 
 
+CHANCE = pytest.approx(1 / 3, abs=4 * (2 / 9 / SIZES[2]) ** 0.5)  # four standard errors
+
+
 def test_the_layer_with_a_planted_feature_wins_and_others_are_at_chance(scores):
     by_layer = {each.layer: each for each in scores.layers}
     assert scores.best.layer == PLANTED and by_layer[PLANTED].model.accuracy > 0.95
     for layer in {0, 2}:
-        assert by_layer[layer].model.accuracy == pytest.approx(1 / 3, abs=0.1)
+        assert by_layer[layer].model.accuracy == CHANCE
         assert by_layer[PLANTED].model.above(by_layer[layer].model)
     for each in scores.layers:
-        assert each.random.accuracy == pytest.approx(1 / 3, abs=0.1)
-        assert each.control.accuracy == pytest.approx(1 / 3, abs=0.1)
+        assert each.random.accuracy == CHANCE and each.control.accuracy == CHANCE
         assert each.selectivity == each.model.accuracy - each.control.accuracy
 
 
@@ -133,6 +139,33 @@ def test_the_strength_of_l2_is_best_on_dev(monkeypatch, dev_label, strength):
     assert fit.strength == strength
     majority = (labels[2] == 0).mean()
     assert (fit.correct.mean() == majority) == (dev_label == 0)
+
+
+def test_of_equally_good_strengths_the_strongest_is_taken():
+    """The labels are so far apart that every published strength has all of dev right."""
+    draw = np.random.default_rng(5)
+    labels = [draw.integers(3, size=size) for size in SIZES]
+    states = [draw.normal(size=(len(gold), 3)) + 50 * np.eye(3)[gold] for gold in labels]
+    fit = fit_probe(*(ProbeSplit([of], gold) for of, gold in zip(states, labels, strict=True)))
+    assert fit.dev_accuracy == 1 and fit.strength == max(linear_probe.L2) == 0.1
+
+
+def test_every_strength_begins_with_equal_shares_of_the_layers(monkeypatch):
+    begun, ended, minimise = [], [], linear_probe._minimise
+
+    def noted(probe, loss):
+        begun.append(probe.mixture)
+        minimise(probe, loss)
+        ended.append(probe.mixture)
+
+    monkeypatch.setattr(linear_probe, "_minimise", noted)
+    draw = np.random.default_rng(6)
+    data = [labelled(size, draw) for size in (60, 30, 30)]
+    layers = [[*planted(each, draw, PLANTED).layers.values()] for each in data]
+    labels = number_labels(*(each.labels for each in data))
+    fit_probe(*(ProbeSplit(of, gold) for of, gold in zip(layers, labels, strict=True)))
+    assert begun == [pytest.approx((1 / LAYERS,) * LAYERS)] * len(linear_probe.L2)
+    assert all(mixture[PLANTED] > 0.5 for mixture in ended)
 
 
 def test_the_majority_of_a_form_by_hand():

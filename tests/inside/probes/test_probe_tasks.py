@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.probes.probe_tasks import (
     WordPlace,
     read_arc_labels,
@@ -12,6 +12,7 @@ from regard.inside.probes.probe_tasks import (
     read_data,
     read_sense_pairs,
     read_tags,
+    tag_columns,
 )
 from small_probes import PAIRS, write_pairs, write_treebank
 
@@ -32,7 +33,7 @@ def treebank(tmp_path) -> Path:
     ],
 )
 def test_tags_are_a_column(treebank, column, labels):
-    examples = read_tags(treebank, column)
+    examples = read_tags(treebank, tag_columns(treebank, column))
     assert examples.labels[:4] == labels
     assert examples.forms[:4] == ["the", "old", "sailor", "sings"]
     assert examples.examples[4].places == (WordPlace(1, 0),)
@@ -44,7 +45,7 @@ def test_a_file_of_other_columns_has_its_tag_in_the_last(tmp_path):
     path = tmp_path / "ner.txt"
     path.write_text("Ada NNP B-PER\nsings VBZ O\n\nshe PRP O\n")
     assert read_tags(path).labels == ["B-PER", "O", "O"]
-    assert read_tags(path, "1").labels == ["NNP", "VBZ", "PRP"]
+    assert read_tags(path, tag_columns(path, "1")).labels == ["NNP", "VBZ", "PRP"]
 
 
 def test_an_arc_is_a_head_with_its_dependent_and_another_word_is_none(treebank):
@@ -131,8 +132,40 @@ def test_what_cannot_be_probed_is_refused(treebank, task, column, message):
 def test_a_name_of_a_column_needs_a_treebank(tmp_path):
     path = tmp_path / "ner.txt"
     path.write_text("Ada B-PER\nsings O\n")
-    with pytest.raises(BadInput, match=r"only files that end in \.conllu have names of columns"):
+    with pytest.raises(BadInput, match=r"only CoNLL-U has names of columns"):
         read_data("tags", [path] * 3, "upos")
+
+
+LAYOUTS = {  # of a word and its tag, with a number of the column of tags
+    "tag last": ("{word} {tag}", "1"),
+    "tag first": ("{tag}\t{word}", "0"),
+    "numbered": ("1 {word} _ {tag}", "3"),
+    "CoNLL-U": ("{number}\t{word}\t_\t{tag}\t_\t_\t0\troot\t_\t_", "3"),
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "suffix"),
+    [*((layout, "txt") for layout in LAYOUTS), ("tag first", "conll"), ("CoNLL-U", "conllu")],
+)
+def test_words_are_in_the_column_that_predict_reads(tmp_path, layout, suffix):
+    """Files for dev and test may be too short to show their columns: those of train are read."""
+    line, number = LAYOUTS[layout]
+    sentences = [["Ada", "sings"], ["Paris", "is", "large"], ["rain", "falls"]]
+    for name, times in (("train", 8), ("dev", 1)):
+        blocks = [
+            "\n".join(
+                line.format(word=word, number=at, tag="B-PER" if word == "Ada" else "O")
+                for at, word in enumerate(sentence, 1)
+            )
+            for sentence in sentences * times
+        ]
+        (tmp_path / f"{name}.{suffix}").write_text("\n\n".join(blocks))
+    files = [tmp_path / f"{name}.{suffix}" for name in ("train", "dev", "dev")]
+    for column in (None, number):
+        train, dev, _ = read_data("tags", files, column)
+        assert dev.sentences == tuple(map(tuple, sentences))
+        assert dev.labels == ["B-PER", *["O"] * 6] and train.labels == dev.labels * 8
 
 
 def test_a_file_without_examples_is_refused(treebank, tmp_path):

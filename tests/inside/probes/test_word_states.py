@@ -9,8 +9,8 @@ import torch
 import regard
 from marian_folders import write_marian
 from regard.api import Model
-from regard.ground.errors import BadInput
-from regard.inside.probes.controls import with_random_weights
+from regard.core.errors import BadInput
+from regard.inside.probes.probe_models import with_random_weights
 from regard.inside.probes.probe_tasks import ProbeExample, ProbeSet, WordPlace
 from regard.inside.probes.word_states import layer_numbers, read_states
 from small_bert import LONGEST

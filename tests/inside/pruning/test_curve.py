@@ -11,9 +11,10 @@ import regard
 from regard import BadInput, Tape
 from regard.data.readers.examples import ExampleContent
 from regard.inside.heads.importance import head_importance
-from regard.inside.inspected_model import InspectedModel
 from regard.inside.pruning.curve import CurvePoint, PruningCurve, pruning_curve
 from regard.inside.pruning.gates import (
+    RATE,
+    START,
     closed_share,
     gate_values,
     learn_gates,
@@ -41,6 +42,7 @@ from regard.inside.pruning.task_loss import loss_batches
 from regard.metrics.intervals import mean_interval
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
+from regard.tasks.components import runner_of
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 
@@ -218,6 +220,24 @@ def test_gates_close_heads_that_do_nothing_and_leave_the_weights():
         learn_gates(loaded.inspected, batches, sites, penalty=0, epochs=1)
 
 
+def test_the_penalty_of_gates_is_weighed_against_the_mean_loss():
+    """Twice the same texts in a batch are the same mean loss, and so the same gates."""
+    model = small_encoder("one", seed=3)
+    told, sites = told_labels(model), prunable_sites(model.facts)
+    of_times = []
+    for times in (1, 3):
+        inputs = times * len(told)
+        batches = loss_batches(
+            model.inspected, told * times, model.labels, inputs=inputs, longest=48
+        )
+        assert [len(rows) for rows, _ in batches] == [inputs]
+        learned = learn_gates(model.inspected, batches, sites, penalty=0.02, epochs=4)
+        of_times.append(learned["encoder"])
+    once, three_times = of_times
+    np.testing.assert_allclose(three_times, once, atol=1e-4)
+    assert np.abs(once - START).max() > RATE  # that is, the gates have moved
+
+
 def gated_edits(site, log_alphas):
     """Tape that multiplies the outputs of heads by their gates."""
     values = gate_values(torch.from_numpy(log_alphas[site.name])).float()
@@ -291,8 +311,8 @@ def test_a_model_adapts_while_its_gates_close():
         for each in (
             model.inspected,
             turn_off(model.inspected, closed),
-            InspectedModel.of(trained),
-            InspectedModel.of(remove_heads(trained, closed)),
+            runner_of(trained),
+            runner_of(remove_heads(trained, closed)),
         )
     )
     assert pruned == pytest.approx(after, abs=1e-5) and pruned < before / 2 < masked

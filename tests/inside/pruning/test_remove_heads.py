@@ -126,6 +126,8 @@ def test_a_published_model_is_that_of_transformers_with_masked_heads(tmp_path):
 def test_heads_keep_their_first_numbers(translator):
     once = remove_heads(translator._loaded, [Head("encoder", 0, 0)])
     assert once.notes["head_numbers"] == {"encoder": [[1], [0, 1]]}
+    other = remove_heads(once, [Head("encoder", 1, 0)])  # layer 0 has its second head as before
+    assert other.notes["head_numbers"] == {"encoder": [[1], [1]]}
     twice = remove_heads(once, [Head("encoder", 0, 0), Head("cross", 1, 1)])
     assert twice.notes["head_numbers"] == {"encoder": [[], [0, 1]], "cross": [[0, 1], [0]]}
     assert "head_numbers" not in translator.notes

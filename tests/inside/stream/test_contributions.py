@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard import BadInput, Model
-from regard.ground.tape import Tape
+from regard.core.tape import Tape
 from regard.inside.logit_target import choose_target
 from regard.inside.stream.contributions import contributions, stream_places
 from regard.inside.stream.frozen import FrozenScales

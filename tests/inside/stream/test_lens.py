@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard import BadInput
-from regard.ground.tape import Tape
+from regard.core.tape import Tape
 from regard.inside.stream import copies
 from regard.inside.stream.lens import logit_lens
 from small_bert import model as small_bert
@@ -63,7 +63,11 @@ def test_views():
     assert lens.cells[-1][0] == "layer 1" and lens.cells[-1][1].endswith("#1")
     assert {top for (top,) in lens.tops} <= {"bad", "fair", "good"}
     assert "logit lens" in lens.text() and lens.svg().startswith("<svg")
-    assert lens.to_json()["rank"][-1] == [1]
+    record = lens.to_json()
+    assert record["rank"] == lens.ranks_LP.tolist() and record["rank"][-1] == [1]
+    np.testing.assert_allclose(record["probability"], lens.probabilities_LP, atol=1e-6)
+    np.testing.assert_allclose(record["final_probability"], lens.final_LP, atol=1e-6)
+    assert record["final_probability"][0] != record["probability"][0]
 
 
 def test_models_without_a_residual_stream_are_refused():

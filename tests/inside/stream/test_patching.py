@@ -6,7 +6,7 @@ import torch
 
 from regard import BadInput
 from regard.api import Model
-from regard.ground.tape import Tape
+from regard.core.tape import Tape
 from regard.inside.stream.patching import PLACES, TwoRuns, patch
 from regard.inside.stream.paths import patch_paths
 from regard.models.facts import change

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.generation import Beam, Constraints, Greedy, rescore
 from regard.inside.trees.recording_beam import RULES, RecordingBeam
 from regard.inside.trees.tree_nodes import PRUNED
-from regard.search import Beam, Constraints, Greedy, rescore
 
-from ...search.toy import BOS, EOS, AttentionState, Toy, small_tree
+from ...generation.toy import BOS, EOS, AttentionState, Toy, small_tree
 
 SEEDS = st.integers(0, 100_000)
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation import Beam, Greedy, Sample
 from regard.inference.generator import Ending
 from regard.inside.trees.token_tree import record_tokens
-from regard.inside.views.beam_text import token_lines
-from regard.inside.views.pages import records_in
-from regard.search import Beam, Greedy, Sample
+from regard.inside.trees.tree_text import token_lines
+from regard.views.pages import records_in
 from small_gpt import write_gpt2
 from verb import run
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import elmo

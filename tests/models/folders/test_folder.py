@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders import folder as folders
 from regard.weights.files import read_tensors, weights_of, write_tensors
 from small_bert import small_bert

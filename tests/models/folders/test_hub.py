@@ -30,7 +30,7 @@ print(json.dumps(model.embed([{text!r}]).tolist()))
 FETCHED = """
 import warnings
 warnings.simplefilter("error")
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.folders.hub import fetch
 try:
     print(fetch({name!r}))

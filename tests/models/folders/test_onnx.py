@@ -14,8 +14,8 @@ import torch.nn.functional as F
 import regard
 from marian_folders import sentences, write_marian
 from regard.api import Model
-from regard.cli.onnx_check import LIMIT
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.experiments.conversions import GRAPH_LIMIT as LIMIT
 from regard.inside import onnx_reference, parity
 from regard.models.facts import change
 from regard.models.folders import folder as folders
@@ -46,7 +46,7 @@ EXPORTED = [
 
 def loaded(name):
     model = small_family(name)
-    return LoadedModel(FACTS[name][0], model.facts, model.runner.model, None)
+    return LoadedModel(FACTS[name][0], model.facts, model.module, None)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_a_wrong_graph_leaves_nothing(tmp_path, packages, monkeypatch):
         outputs["logits"][0][0] += 1.0
         return outputs
 
-    monkeypatch.setattr("regard.cli.onnx_check.graph_outputs", spoilt)
+    monkeypatch.setattr("regard.experiments.conversions.graph_outputs", spoilt)
     given = (tmp_path / "model", tmp_path / "graphs", "--to", "onnx", "--check")
     assert "not written: differs by" in run("convert", *given, code=1).stderr
     assert {path.name for path in tmp_path.iterdir()} == {"model"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFHead, Key, Presence
 from regard.models.formats.config_map import read_facts, write_config

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from regard.ground.layout import Layout
-from regard.parts.batch_norm import RowBatchNorm
+from regard.core.layout import Layout
+from regard.layers.batch_norm import RowBatchNorm
 
 LENGTHS = [3, 0, 1, 2, 0, 4]
 REAL = [0, 2, 3, 5]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closeness import VALUES
-from regard.ground.batch import BatchLimits, TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import BatchLimits, TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.models.facts import change, difference, from_json, to_json
 from regard.models.label_heads import (
     ChoiceHead,

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import gpt2, grover
-from regard.models.papers.grover import FieldTemplate
+from regard.text.field_template import FieldTemplate
 from regard.text.templates import FIELD_MARK
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from closeness import VALUES
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.papers import elmo, he

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.ground.batch import pack
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.batch import pack
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
+from regard.layers.recurrent.rnn_attention import SCORES
 from regard.models.conv import ConvEncoderFacts
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead
@@ -17,7 +18,6 @@ from regard.models.papers.lin import BASE, LAPTOP, LAST
 from regard.models.pools import AttentionPool, LastToken
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.recurrent.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, dropout=0.0).with_heads(LabelHead(3))
 STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=2, dropout=0.0)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.ground.batch import TokenRow, pack_rows
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
+from regard.core.batch import TokenRow, pack_rows
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import Tape
+from regard.layers.attend import other_text
 from regard.models.facts import change, from_json, to_json
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.papers import KINDS, cove
@@ -18,7 +19,6 @@ from regard.models.papers import bidaf as bidaf_paper
 from regard.models.papers import clark as clark_paper
 from regard.models.papers import esim as esim_paper
 from regard.models.text_pairs import TextPairStack, TextsPool
-from regard.parts.attend import other_text
 from text_pair_peers import bcn, bidaf, clark, esim
 
 WORDS, CHARACTERS = 20, 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from closeness import GRADIENTS
-from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.core.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.models.embedding import Learned
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from regard.ground.batch import pack
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.batch import pack
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
 from regard.models.config import ModelConfig
 from regard.models.facts import change, from_json, to_json
 from regard.models.folders import folder as folders

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.ground.batch import TokenRow
+from regard.core.batch import TokenRow
 from regard.images.augment import Augmentation
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change, paths

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 
 

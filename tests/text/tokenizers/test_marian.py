@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marian_folders import CODES, reference_tokenizer, sentences, write_text
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.config import EncoderTextConfig, TranslationTextConfig
 from regard.text.tokenizers.marian import FILES, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (

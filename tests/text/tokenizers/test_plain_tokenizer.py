@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.plain_tokenizer import KINDS, train_subwords
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.vocabulary import BOS, EOS, PAD, SPECIAL_TOKENS, UNK

@@ -3,17 +3,19 @@
 import copy
 import json
 import pickle
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput, DataWarning
 from regard.text.tokenizers.plain_tokenizer import train_subwords
-from regard.text.tokenizers.subwords import Subwords
+from regard.text.tokenizers.subwords import ShortWords, Subwords
 from regard.text.words import word_spans
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])  # surrogates are no text
@@ -286,3 +288,45 @@ def test_the_file_is_plain_json(bytesafe: Subwords, tmp_path: Path) -> None:
     bytesafe.save(tmp_path / "tokenizer.json")
     content = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     assert [t["content"] for t in content["added_tokens"]] == ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_of_learning_is_drawn_in_a_terminal(is_terminal, monkeypatch):
+    shown, trainer = [], trainers.BpeTrainer
+
+    def noted(**settings):
+        shown.append(settings["show_progress"])
+        return trainer(**settings | {"show_progress": False})
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(trainers, "BpeTrainer", noted)
+    train_subwords(["the cat sat on the mat"], "bpe", 300)
+    assert shown and {*shown} == {is_terminal}
+
+
+LONG = "ab" * 100_000
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram", "wordpiece"])
+def test_long_words_are_cut_for_learning_and_said(kind):
+    """Of 200,000 letters, each of the first merges would take seconds."""
+    texts = ["the cat sat", f"the {LONG} mat", "x" + " " * 5_000 + "y"] * 2
+    remark = r"data\.train: 4 words of more than 2,000 characters were cut .* \(.* has 200,000\)"
+    with pytest.warns(DataWarning, match=remark):
+        words = train_subwords(texts, kind, 400)
+    assert words.decode(words.encode("the cat sat")) == "the cat sat"
+
+
+RUNS = st.sampled_from(["a" * 1_999, "b" * 2_001, " ", "\n" * 3_000, "c" * 9_000])
+
+
+@given(st.lists(RUNS, max_size=5))
+def test_short_words_are_the_text_in_parts(parts):
+    text, short = "".join(parts), ShortWords(["".join(parts)])
+    cut = [*short]
+    assert "".join(cut) == text
+    assert all(len(run) <= 2_000 for part in cut for run in re.findall(r"\S+|\s+", part))
+    long = [run for run in re.findall(r"\S+|\s+", text) if len(run) > 2_000]
+    assert (short.long_words, short.longest) == (len(long), max(map(len, long), default=0))
+    if not long:
+        assert cut == [text]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.plain_tokenizer import train_subwords
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.tokenizers.family import TokenizerSettings
 from regard.text.tokenizers.wordpiece import SPECIALS, learn_wordpiece

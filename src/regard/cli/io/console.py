@@ -1,32 +1,25 @@
 """Printing: results and tables go to standard output, messages to standard error."""
 
-import json
-import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
-from math import inf
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from regard.ground.errors import BadInput, DataWarning
-from regard.ground.files import write_bytes
-from regard.inside.views.markup import clip
+from regard.core.errors import BadInput, DataWarning
+from regard.core.files import json_line, write_bytes
+from regard.experiments.result import ExperimentResult, OutputTable, TableFormat, lines_of
 
 if TYPE_CHECKING:
-    from regard.inside.views.view_record import ViewRecord
-
-GAP = 2  # spaces between columns
-LEAST = 3  # characters of a shortened heading
-
-Row = Sequence[str]
+    from regard.experiments.notes import Note
+    from regard.training.loop.events import Event
+    from regard.views.view_record import ViewRecord
 
 
 class Output(Console):
@@ -36,12 +29,26 @@ class Output(Console):
         raise BrokenPipeError
 
 
+OF_ARGUMENTS = {  # names of options that are others
+    "columns": "column",
+    "on_dev": "dev",
+    "size": "beam",
+    "texts": "text",
+    "as_json": "json",
+    "with_tables": "explain",
+}
 OUT = Output(highlight=False, soft_wrap=True)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def complain(message: str) -> None:
+def flag(argument: str) -> str:
+    """The option of an argument of the library: --max-length."""
+    return "--" + OF_ARGUMENTS.get(argument, argument).replace("_", "-")
+
+
+def complain(error: str | BadInput) -> None:
     """Print an error in one line on standard error."""
+    message = error if isinstance(error, str) else error.text(argument=flag)
     note("regard: " + " ".join(message.split()))
 
 
@@ -49,6 +56,17 @@ def note(message: str) -> None:
     """Print a message on standard error; if writing fails, it is lost."""
     with suppress(OSError):
         ERR.print(message, markup=False)
+
+
+def show_event(event: "Note | Event") -> None:
+    """Print the lines of an event of long work on standard error."""
+    for line in event.lines():
+        show_line(event, line)
+
+
+def show_line(event: "Note | Event", line: str) -> None:
+    """Print a line of an event, or of an error that does not end the work."""
+    (complain if event.error else note)(line)
 
 
 @contextmanager
@@ -80,33 +98,34 @@ def print_json(*records: Mapping[str, object]) -> None:
     sys.stdout.writelines(map(json_line, records))
 
 
-def json_line(record: Mapping[str, object]) -> str:
-    """A record as one line of JSON; bytes that are not UTF-8 (in file names) are escaped."""
-    text = json.dumps(record, ensure_ascii=False) + "\n"
-    return text.encode(errors="backslashreplace").decode()
-
-
 def print_line(text: str) -> None:
     """Print a line of text on standard output, without markup."""
     sys.stdout.write(text + "\n")
 
 
-def check_suffixes(**files: Path | None) -> None:
-    """Refuse a file name whose suffix belongs to another option: ``--svg page.html``."""
-    for format, path in files.items():
-        suffix = "" if path is None else path.suffix.lower().removeprefix(".")
-        if suffix in files.keys() - {format}:
-            raise BadInput(f"--{format} {path}: the name ends in .{suffix}; use --{suffix}")
-
-
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:
-    """Write a text (HTML, SVG, lines) to a file; without a path, do nothing."""
+    """Write a text (HTML, lines) to a file; without a path, do nothing."""
     write_picture(path, lambda: draw().encode())
+
+
+def write_drawing(path: Path | None, draw: Callable[[], str]) -> None:
+    """Write a drawing to a file: SVG, or PNG or PDF by its suffix; without a path, do nothing."""
+    from regard.views.markup import rendered_drawing
+
+    write_picture(path, lambda: rendered_drawing(draw, path.suffix if path else ""))
+
+
+def write_drawings(path: Path, drawings: Mapping[str, str]) -> None:
+    """Write drawings to a file; several have files of their own, FILE-NAME.svg."""
+    for name, drawing in drawings.items():
+        several = len(drawings) > 1
+        file = path.with_name(f"{path.stem}-{name}{path.suffix}") if several else path
+        write_drawing(file, partial(str, drawing))
 
 
 def write_view(path: Path | None, record: "Callable[[], ViewRecord]", **source: object) -> None:
     """Write a page of a view that names the command and its ``source``; without a path, nothing."""
-    from regard.inside.views.pages import page
+    from regard.views.pages import page
 
     named = {"command": shlex.join(["regard", *sys.argv[1:]])}
     named |= {name: str(value) for name, value in source.items()}
@@ -120,28 +139,6 @@ def write_picture(path: Path | None, draw: Callable[[], bytes]) -> None:
         note(f"wrote {path}")
 
 
-def slug(name: str) -> str:
-    """Folder name made of a name: lower case, with hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "rung"
-
-
-def cost_line(cost: Mapping[str, float]) -> str:
-    """Parameters, FLOPs, tokens and device time of a training run, in one line."""
-    return (
-        f"cost: {cost['parameters']:,.0f} parameters, {cost['training_flops']:.3g} training FLOPs, "
-        f"{cost['tokens']:,.0f} tokens, {cost['device_seconds']:,.0f} device-seconds"
-    )
-
-
-def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -> None:
-    """Print a table; columns are aligned right, except those with an index in ``left``.
-
-    In a terminal that is too narrow, headings are split into lines, then shortened.
-    """
-    width = OUT.width if sys.stdout.isatty() else None
-    print_texts(table_lines(columns, rows, left, width))
-
-
 def in_terminal(text: Text) -> str:
     """A text with the codes of its styles, as standard output shows them."""
     with OUT.capture() as captured:
@@ -149,50 +146,31 @@ def in_terminal(text: Text) -> str:
     return captured.get()
 
 
-def print_texts(lines: Iterable[Text]) -> None:
+def print_texts(lines: Iterable[Text | str]) -> None:
     """Print lines on standard output, with their styles in a terminal only."""
     terminal = sys.stdout.isatty()
     for line in lines:
         if terminal:
-            OUT.print(line)
+            OUT.print(line, markup=False, emoji=False)
         else:
-            print_line(line.plain)
+            print_line(str(line))
 
 
-def table_lines(
-    columns: Row, rows: Sequence[Row], left: Sequence[int], width: int | None
-) -> Iterator[Text]:
-    """Lines of a table, at most ``width`` characters wide if possible.
-
-    Headings with digits are never shortened.
-    """
-    cells = [max((cell_len(row[n]) for row in rows), default=0) for n in range(len(columns))]
-    heads = [[column] for column in columns]
-    sizes = _sizes(heads, cells)
-    most = inf if width is None else width - GAP * (len(columns) - 1)
-    if sum(sizes) > most:  # words below each other
-        heads = [column.split() for column in columns]
-        sizes = _sizes(heads, cells)
-    if sum(sizes) > most:
-        heads = [
-            [word if any(map(str.isdigit, word)) else clip(word, max(size, LEAST)) for word in head]
-            for head, size in zip(heads, cells, strict=True)
-        ]
-        sizes = _sizes(heads, cells)
-    stacked = zip_longest(*(reversed(head) for head in heads), fillvalue="")
-    for words in reversed(list(stacked)):
-        yield Text(_line(words, sizes, left), "bold")
-    for row in rows:
-        yield Text(_line(row, sizes, left))
+def print_tables(
+    tables: Iterable[OutputTable], table_format: TableFormat = "text", *, after: int = 0
+) -> None:
+    """Print tables, ``after`` others, on standard output, with an empty line between two."""
+    print_texts(lines_of(tables, table_format, terminal_width(), after=after))
 
 
-def _line(row: Row, sizes: Sequence[int], left: Sequence[int]) -> str:
-    padded = []
-    for number, (cell, size) in enumerate(zip(row, sizes, strict=True)):
-        space = " " * (size - cell_len(cell))
-        padded.append(cell + space if number in left else space + cell)
-    return (" " * GAP).join(padded).rstrip()
+def print_result(result: ExperimentResult, table_format: TableFormat = "text") -> None:
+    """Print a result on standard output: as text its view, if it has one."""
+    if result.view is not None and table_format == "text":
+        OUT.print(result.view)
+        return
+    print_texts(result.lines(table_format, terminal_width()))
 
 
-def _sizes(heads: Sequence[Row], cells: Sequence[int]) -> list[int]:
-    return [max([size, *map(cell_len, head)]) for head, size in zip(heads, cells, strict=True)]
+def terminal_width() -> int | None:
+    """Characters of a line of the terminal; None: standard output is a file or a pipe."""
+    return OUT.width if sys.stdout.isatty() else None

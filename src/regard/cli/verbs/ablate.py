@@ -1,30 +1,28 @@
 """``regard ablate``: the score of a model without each of its heads or layers, or with edits."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from regard.cli import options
-from regard.cli.io.console import check_suffixes, json_line, note, print_json, write_page
-from regard.cli.io.table_formats import (
-    OutputTable,
-    choose_format,
-    number_column,
+from regard.cli import formats
+from regard.cli.io.console import (
+    note,
+    print_json,
     print_tables,
-    text_column,
+    show_event,
+    write_drawings,
+    write_page,
 )
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.core.files import json_line
+from regard.experiments import options
+from regard.experiments.result import OutputTable, number_column, text_column
 
 if TYPE_CHECKING:
     from regard.inside.ablation import Ablation
 
-PLACES = {
-    "--heads": ("attention", "layer", "head"),
-    "--layers": ("side", "layer"),
-    "--edits": ("edits",),
-}
+PLACES = {"heads": ("attention", "layer", "head"), "layers": ("side", "layer"), "edits": ("edits",)}
 
 
 def ablate(
@@ -43,15 +41,13 @@ def ablate(
     ] = False,
     limit: options.LIMIT = None,
     data: options.DATA = Path(),
-    html: options.HTML = None,
-    svg: options.SVG = None,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.PRECISION = "auto",
-    device: options.DEVICE = None,
+    html: formats.HTML = None,
+    svg: formats.SVG = None,
     out: options.OUT_FILE = None,
     resume: options.RESUME = False,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    runs: options.MeasureOptions,
+    output: formats.TableOptions,
 ) -> None:
     """Score a model without each of its heads or layers.
 
@@ -69,37 +65,33 @@ def ablate(
 
     Example: regard ablate runs/tour/model tour --data runs/tour/corpus --limit 100
     """
-    from regard.api import load
-    from regard.cli.ablation_runs import ResultFile, ScoredSet, edit_lists, run_ablation
+    from regard.experiments.ablation_runs import ResultFile, ScoredSet, edit_lists, run_ablation
     from regard.training.recipe import read
     from regard.training.recipe_files import find
 
-    form = choose_format(table_format, as_json)
-    check_suffixes(html=html, svg=svg)
-    given = {"--heads": heads, "--layers": layers, "--edits": bool(edits)}
-    flag, *others = [flag for flag, value in given.items() if value] or ["--heads"]
+    form = output.format
+    given = {"heads": heads, "layers": layers, "edits": bool(edits)}
+    kind, *others = [name for name, value in given.items() if value] or ["heads"]
     if others:
-        raise BadInput(f"{flag} and {others[0]}: choose one of them")
+        raise BadInput(f"--{kind} and --{others[0]}: choose one of them")
     if resume and out is None:
         raise BadInput("--resume: needs --out FILE, to which the results are written")
     if svg is not None and edits:
         raise BadInput("--svg: files of edits have no layers and heads to draw; leave it out")
     described = read(find(recipe))
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
-    lists = edit_lists(loaded, flag, edits or [])
+    loaded = runs.load(model)
+    lists = edit_lists(loaded, kind, edits or [])
     scored = ScoredSet.of(described, data, limit, on_test=on_test)
-    results = ResultFile.open(out if resume else None, scored.identity(model))
+    results = ResultFile.open(out if resume else None, scored.identity(model), show_event)
     note(f"{scored.name}: {len(scored.examples):,} examples, scored {1 + len(lists):,} times")
-    ablation = run_ablation(loaded, scored, PLACES[flag], lists, results)
+    ablation = run_ablation(loaded, scored, PLACES[kind], lists, results)
     if form == "json":
         print_json(*ablation.records)
     else:
         print_tables([_table(ablation)], form)
     write_page(html, ablation.html)
-    drawings = {} if svg is None else ablation.drawings()
-    for site, drawing in drawings.items():
-        name = svg and svg.with_name(f"{svg.stem}-{site}{svg.suffix}")
-        write_page(svg if len(drawings) == 1 else name, partial(str, drawing))
+    if svg is not None:
+        write_drawings(svg, ablation.drawings())
     write_page(out, lambda: "".join(map(json_line, ablation.records)))
     results.remove()
 

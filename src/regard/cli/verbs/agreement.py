@@ -5,10 +5,13 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from regard.cli import options
-from regard.cli.io.console import check_suffixes, note, print_json, write_page
-from regard.cli.io.table_formats import choose_format, plain_table, print_tables
-from regard.ground.lock import lock_vacant
+from regard.cli import formats
+from regard.cli.declare import flags
+from regard.cli.io.console import note, print_json, print_tables, write_drawing, write_page
+from regard.core.flags import refuse
+from regard.core.lock import lock_vacant
+from regard.experiments import options
+from regard.experiments.result import plain_table
 
 
 def agreement(
@@ -25,12 +28,12 @@ def agreement(
         int, Option(min=1, help="Number of runs of each language model, with different seeds.")
     ] = 1,
     quick: options.QUICK = False,
-    html: options.HTML = None,
-    svg: options.SVG = None,
+    html: formats.HTML = None,
+    svg: formats.SVG = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Measure whether language models choose the verb of the subject.
 
@@ -48,15 +51,14 @@ def agreement(
     Example: regard agreement gpt2 runs/awd-lstm-wikitext2/model --html agreement.html
     """
     from regard.api import load
-    from regard.studies.agreement import AgreementTable, score_agreement, study_models
-    from regard.studies.agreement_data import agreement_sentences
+    from regard.experiments.studies.agreement import AgreementTable, score_agreement, study_models
+    from regard.experiments.studies.agreement_data import agreement_sentences
 
-    check_suffixes(html=html, svg=svg)
     if models:
-        options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
+        refuse(flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
     else:
-        options.refuse(options.flags(context, "html", "svg", "precision"), "needs MODEL")
-    form = choose_format(table_format, as_json)
+        refuse(flags(context, "html", "svg", "precision"), "needs MODEL")
+    form = output.format
     tests = agreement_sentences(sentences, seed)
     if models:
         scores = {}
@@ -74,6 +76,6 @@ def agreement(
     else:
         print_tables([plain_table(table.columns, table.rows, table.notes)], form)
     write_page(html, table.html)
-    write_page(svg, table.svg)
+    write_drawing(svg, table.svg)
     if not models:
         note(f"{out / 'agreement.html'}: the table, and accuracy by distance and attractors")

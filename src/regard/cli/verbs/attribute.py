@@ -1,35 +1,17 @@
 """``regard attribute``: the contribution of each word, or patch, to a prediction."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Context, Option
 
-from regard.cli import options
-from regard.cli.io.console import (
-    OUT,
-    check_suffixes,
-    print_json,
-    write_page,
-    write_picture,
-    write_view,
-)
-from regard.cli.io.line_io import check_argument
-from regard.cli.io.table_formats import (
-    OutputTable,
-    TableFormat,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-
-if TYPE_CHECKING:
-    from regard.api import Model
-    from regard.inside.attribution.attributions import Attributions
+from regard.cli import formats
+from regard.cli.declare import flags
+from regard.cli.io.console import print_result, write_page, write_picture
+from regard.cli.io.files import check_argument
+from regard.core.flags import refuse
+from regard.experiments import options
 
 Method = Literal["all", "gradient", "integrated", "rollout", "attention-gradient", "leave-one-out"]
-COMPARED = "Spearman correlation of methods over words, and area under the deletion curve"
 
 
 def attribute(
@@ -61,12 +43,11 @@ def attribute(
         ),
     ] = None,
     subwords: options.SUBWORDS = False,
-    html: options.HTML = None,
-    svg: options.SVG = None,
-    png: options.PNG = None,
+    *,
+    views: formats.ViewOptions,
+    png: formats.PNG = None,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    output: formats.TableOptions,
 ) -> None:
     """Show on which words or patches a prediction depends.
 
@@ -85,61 +66,25 @@ def attribute(
     Example: regard attribute runs/tour/model "The old man reads a book." --html attribute.html
     """
     from regard.api import load
+    from regard.experiments.view_results import show_attributions, show_what_if
+    from regard.inside.attribution.what_if import parse_parts
 
-    form = choose_format(table_format, as_json)
+    form = output.format
     check_argument(text)
-    check_suffixes(html=html, svg=svg, png=png)
     if without:
-        drawn = options.flags(context, "method", "steps", "subwords", "svg", "png")
-        options.refuse(drawn, "cannot be used with --without")
+        drawn = flags(context, "method", "steps", "subwords", "svg", "png")
+        refuse(drawn, "cannot be used with --without")
     loaded = load(model, device)
-    given = loaded.runner.parse(text, "TEXT")
+    parsed = loaded.runner.parse(text, "TEXT")
     if without:
-        _print_what_if(loaded, given, (target, token), without, html, form)
+        parts = parse_parts(without)._asdict()
+        result = loaded.what_if(parsed, target=target, token=token, **parts)
+        print_result(show_what_if(result), form)
+        write_page(views.html, result.report.html)
         return
     view = loaded.attribute(
-        given, target, token=token, method=method, steps=steps, subwords=subwords
+        parsed, target, token=token, method=method, steps=steps, subwords=subwords
     )
-    write_picture(png, view.png)  # first: not every view can be drawn as PNG
-    if form == "json":
-        print_json(view.to_json())
-    elif form == "text":
-        OUT.print(view)
-    else:
-        print_tables(_tables(view), form)
-    write_view(html, view.view_record, model=model)
-    write_page(svg, view.svg)
-
-
-def _tables(view: "Attributions") -> list[OutputTable]:
-    """Values of words by method; correlations of methods and areas under deletion curves."""
-    values = [number_column(name, ".4f") for name in view.weights]
-    known = [number_column(name, ".2f") for name in view.compared]
-    words = OutputTable(
-        [text_column("target"), text_column("word"), *values], view.word_rows, view.summary
-    )
-    columns = [text_column("method"), *known, number_column("area", ".3f")]
-    return [words, OutputTable(columns, view.method_rows, COMPARED, view.notes[:1])]
-
-
-def _print_what_if(
-    model: "Model",
-    given: object,
-    chosen: tuple[str | None, int | None],
-    without: list[str],
-    html: Path | None,
-    form: TableFormat,
-) -> None:
-    """Print the prediction before and after parts are switched off."""
-    from regard.inside.attribution.what_if import COLUMNS, parse_parts
-
-    target, token = chosen
-    parts = parse_parts(without)._asdict()
-    result = model.what_if(given, target=target, token=token, **parts)
-    if form == "json":
-        print_json(result.to_json())
-    else:
-        name, *figures = COLUMNS
-        columns = [text_column(name), *(number_column(each, ".4f") for each in figures)]
-        print_tables([OutputTable(columns, result.rows, notes=[result.note])], form)
-    write_page(html, result.report.html)
+    write_picture(png, view.png)  # first: a library may be missing
+    print_result(show_attributions(view), form)
+    views.write(view, model=model)

@@ -2,24 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Exit, Option
 
-from regard.cli import options
-from regard.cli.io.console import complain, note, print_line
-from regard.cli.io.table_formats import (
-    OutputTable,
-    TableFormat,
-    choose_format,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import BadInput
-from regard.ground.files import is_empty, replacing_folder
+from regard.cli import formats
+from regard.cli.io.console import complain, note, print_line, print_result, print_tables, show_event
+from regard.core.errors import BadInput
+from regard.core.files import is_empty, replacing_folder
+from regard.core.flags import parse_numbers
+from regard.experiments import options
+from regard.experiments.result import OutputTable, TableFormat, text_column
 from regard.models.folders.hub import local_folder
 
-LIMIT = 1e-5
+if TYPE_CHECKING:
+    from regard.experiments.conversions import Differences, GraphDifferences
 
 
 def convert(
@@ -51,8 +48,8 @@ def convert(
     keep_unknown: Annotated[
         bool, Option("--keep-unknown", help="Keep the tensors of unknown layers.")
     ] = False,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Convert a model folder to another format.
 
@@ -81,11 +78,9 @@ def convert(
     Example: regard convert opus-mt-en-de en-de-onnx --to onnx --int8 --attention all --check
     """
     from regard.api import load
-    from regard.cli.conversion_check import check_conversion
-    from regard.cli.onnx_check import LIMIT as GRAPH_LIMIT
-    from regard.cli.onnx_check import check_graphs
+    from regard.experiments.conversions import GRAPH_LIMIT, LIMIT, check_conversion, check_graphs
 
-    form = choose_format(table_format, as_json)
+    form = output.format
     if list_formats:
         if target is not None or to is not None:
             raise BadInput("--list-formats writes nothing: remove DST and --to")
@@ -94,7 +89,7 @@ def convert(
     if target is None or to is None:
         needs = "name a folder to write and its format: regard convert MODEL DST --to FORMAT"
         raise BadInput(f"{needs}; --list-formats says which formats can express the model")
-    given = {"--int8": int8, "--attention": attention is not None}
+    given = {"--int8": int8, "attention": attention is not None}
     if to != "onnx" and (unused := [name for name, used in given.items() if used]):
         raise BadInput(f"{unused[0]}: only graphs have it; add --to onnx, or leave it out")
     layers = _layers(attention)
@@ -109,12 +104,15 @@ def convert(
         limit = GRAPH_LIMIT if to == "onnx" else LIMIT
         model.save(written, to, int8=int8, attention=layers)
         if check and to == "onnx":
-            worst = check_graphs(model, written, layers, int8, form)
+            differences: Differences | GraphDifferences = check_graphs(model, written, layers, int8)
         elif check:
-            worst = check_conversion(model, written, to, folder, keep_unknown, form)
-        if check and not worst <= limit:  # NaN fails too
-            complain(f"{target}: not written: differs by {worst:.1e} (limit {limit})")
-            raise Exit(1)
+            differences = check_conversion(model, written, to, folder, keep_unknown, show_event)
+        if check:
+            print_result(differences, form)
+            worst = differences.largest
+            if not worst <= limit:  # NaN fails too
+                complain(f"{target}: not written: differs by {worst:.1e} (limit {limit})")
+                raise Exit(1)
     note(f"wrote {target}")
 
 
@@ -122,7 +120,7 @@ def _layers(attention: str | None) -> list[int] | None:
     """Numbers of layers; None: all."""
     if attention == "all":
         return None
-    return [] if attention is None else options.layer_numbers("--attention", attention)
+    return [] if attention is None else parse_numbers("attention", attention)
 
 
 def _print_formats(formats: Mapping[str, str | None], form: TableFormat) -> None:

@@ -6,16 +6,10 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_texts, write_page, write_view
-from regard.cli.io.table_formats import (
-    OutputTable,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import BadInput, did_you_mean
+from regard.cli import formats
+from regard.cli.io.console import OUT, print_tables, print_texts, write_drawing, write_view
+from regard.core.errors import BadInput, did_you_mean
+from regard.experiments.result import OutputTable, number_column, text_column
 
 
 def curves(
@@ -30,10 +24,10 @@ def curves(
         Option(metavar="NAME", help="Figure to show (nll, 'dev loss', ...); repeatable."),
     ] = None,
     by: Annotated[Literal["step", "seconds"], Option(help="The x-axis.")] = "step",
-    svg: options.SVG = None,
-    html: options.HTML = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    svg: formats.SVG = None,
+    html: formats.HTML = None,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Draw the loss, learning rate and metrics of training runs.
 
@@ -44,11 +38,10 @@ def curves(
 
     Example: regard curves runs/tour runs/mine --smooth 0.9 --html curves.html
     """
-    from regard.inside.views.run_curves import Curves
     from regard.training.metrics_log import read_log
+    from regard.views.run_curves import Curves
 
-    check_suffixes(svg=svg, html=html)
-    form = choose_format(table_format, as_json)
+    form = output.format
     folders = [folder for path in runs for folder in _runs_in(path)]
     logs = {name: read_log(folder) for name, folder in _named(folders).items()}
     drawing = Curves(logs, smooth, by, only or ())
@@ -64,7 +57,7 @@ def curves(
     columns = [text_column("run"), number_column("step", ",.0f")]
     columns += [number_column(name, ".4g", missing="–") for name in drawing.drawn]
     print_tables([OutputTable(columns, drawing.last_values)], form)
-    write_page(svg, drawing.svg)
+    write_drawing(svg, drawing.svg)
     write_view(html, drawing.view_record)
 
 

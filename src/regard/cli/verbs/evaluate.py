@@ -5,9 +5,10 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from regard.cli import options
-from regard.cli.io.console import note
-from regard.cli.io.table_formats import choose_format
+from regard.cli import formats
+from regard.cli.io.console import note, print_result, show_event, write_drawings
+from regard.core.flags import refuse
+from regard.experiments import options
 
 
 def evaluate(
@@ -22,14 +23,12 @@ def evaluate(
     confusion: Annotated[
         bool, Option("--confusion", help="Add the confusion matrix of labels.")
     ] = False,
-    svg: options.SVG = None,
+    svg: formats.SVG = None,
     edits: options.EDITS = None,
     skip_bad: options.SKIP_BAD = False,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.PRECISION = "auto",
-    device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    runs: options.MeasureOptions,
+    output: formats.TableOptions,
 ) -> None:
     """Score a model on the test set of a recipe.
 
@@ -51,29 +50,35 @@ def evaluate(
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
-    from regard.cli import scores
-    from regard.cli.edited_models import load_model
     from regard.data.readers.fields import DropCounts
+    from regard.experiments.scores import evaluate as evaluate_tests
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
     from regard.training.train import with_dev_as_test
 
-    form = choose_format(table_format, as_json)
+    form = output.format
     described = read(find(recipe))
     if on_dev:
         described = with_dev_as_test(described)
     if not task_of(described).single_label:
-        flags = {"--labels": labels, "--confusion": confusion, "--svg": svg}
-        options.refuse(flags, f"{described.about.title} has no labels")
-    loaded, envelope = load_model(model, device, edits, precision, batch_size)
+        flags = {"labels": labels, "confusion": confusion, "svg": svg}
+        refuse(flags, f"{described.about.title} has no labels")
+    loaded, envelope = runs.load_edited(model, edits, show_event)
     dropped = DropCounts() if skip_bad else None
-    tests = scores.evaluate_tests(loaded, described, data, dropped, with_interval=interval)
-    tests = scores.with_settings(tests, envelope)
+    evaluation = evaluate_tests(
+        loaded,
+        described,
+        data,
+        dropped=dropped,
+        with_interval=interval,
+        settings=envelope,
+        labels=labels,
+        confusion=confusion,
+    )
     if dropped:
         note(f"dropped: {dropped}")
-    scores.print_evaluation(tests, loaded, labels, confusion, form)
+    print_result(evaluation, form)
     if svg is not None:
-        scores.draw_confusions(svg, described.about.title, tests)
-    expect = described.expect if "test" in tests else None
-    if expect and not scores.check_expected(expect, tests["test"].scores, quiet=form != "text"):
+        write_drawings(svg, evaluation.drawings(described.about.title))
+    if not evaluation.reached:
         raise Exit(1)

@@ -4,10 +4,11 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page
-from regard.cli.io.line_io import check_argument
-from regard.ground.errors import BadInput
+from regard.cli import formats
+from regard.cli.io.console import OUT, print_json, show_event, write_drawing
+from regard.cli.io.files import check_argument
+from regard.core.errors import BadInput
+from regard.experiments import options
 
 
 def frames(
@@ -22,7 +23,7 @@ def frames(
         ),
     ] = None,
     pretokenised: options.PRETOKENISED = False,
-    svg: options.SVG = None,
+    svg: formats.SVG = None,
     precision: options.PRECISION = "auto",
     device: options.DEVICE = None,
     as_json: options.JSON = False,
@@ -37,12 +38,11 @@ def frames(
     """
     from rich.text import Text
 
-    from regard.cli.edited_models import load_model
-    from regard.inside.views.role_arcs import draw_frames
+    from regard.views.role_arcs import draw_frames
 
     check_argument(text)
-    check_suffixes(svg=svg)
-    loaded, envelope = load_model(model, device, None, precision)
+    runs = options.LoadOptions(precision=precision, device=device)
+    loaded, envelope = runs.load_edited(model, on_event=show_event)
     predictor = loaded.predictor
     if predictor.name != "roles":
         raise BadInput(f"{model}: was not trained for task 'roles'; `regard recipes` lists recipes")
@@ -55,4 +55,4 @@ def frames(
             OUT.print(Text(sentence.brackets(frame)), soft_wrap=True)
         if not sentence.frames:
             OUT.print("no predicate")
-    write_page(svg, lambda: draw_frames(sentence, text))
+    write_drawing(svg, lambda: draw_frames(sentence, text))

@@ -1,26 +1,15 @@
 """``regard heads``: what each attention head does, by its weights, a treebank and gradients."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
-from regard.cli import options
-from regard.cli.io.console import check_suffixes, write_page, write_view
-from regard.cli.io.table_formats import (
-    Column,
-    OutputTable,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-from regard.data.readers.text_files import read_lines
-from regard.ground.errors import BadInput
-
-if TYPE_CHECKING:
-    from regard.api import Model
-    from regard.inside.heads.head_report import HeadReport
+from regard.cli import formats
+from regard.cli.io.console import print_result
+from regard.core.errors import BadInput
+from regard.core.flags import refuse
+from regard.experiments import options
 
 
 def heads(
@@ -50,11 +39,10 @@ def heads(
     least: Annotated[
         int, Option(min=1, help="Fewest words of a relation, in dev and in test.")
     ] = 100,
-    html: options.HTML = None,
-    svg: options.SVG = None,
+    *,
+    views: formats.ViewOptions,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    output: formats.TableOptions,
 ) -> None:
     """Report what each attention head does.
 
@@ -74,49 +62,17 @@ def heads(
     Example: regard heads runs/bert/model --text runs/tour/corpus/test.en --html heads.html
     """
     from regard.api import load
+    from regard.experiments.view_results import report_on_heads
 
-    form = choose_format(table_format, as_json)
-    check_suffixes(html=html, svg=svg)
+    form = output.format
     if text is None and treebank is None:
         raise BadInput("give --text FILE, --treebank FILE, or both")
     if treebank is None:
-        options.refuse({"--test": test}, "needs --treebank")
+        refuse({"test": test}, "needs --treebank")
     if text is None:
-        options.refuse({"--labels": labels}, "needs --text")
-    loaded = load(model, device)
-    inputs = [] if text is None else _inputs(loaded, text)
-    gold = None if labels is None else [*read_lines(labels)]
-    report = loaded.heads(inputs, treebank=treebank, test=test, labels=gold, least=least)
-    print_tables(_tables(report), form)
-    write_view(html, report.view_record, model=model)
-    write_page(svg, report.svg)
-
-
-def _inputs(model: "Model", file: str) -> list[object]:
-    """Texts or pairs in the lines of a file; or the images of a file or a folder."""
-    from regard.data.readers.images import image_files
-    from regard.images.decode import SUFFIXES
-
-    path = Path(file)
-    if model.inspected.reads_images:
-        if path.suffix.lower() in SUFFIXES:
-            return [file]
-        return [*map(str, image_files(path) if path.is_dir() else read_lines(file))]
-    lines = [line for line in read_lines(file) if line and not line.isspace()]
-    return [tuple(line.split("\t")) if line.count("\t") == 1 else line for line in lines]
-
-
-def _tables(report: "HeadReport") -> list[OutputTable]:
-    """Table of relations, if there is a treebank, and table of heads."""
-    tables = []
-    if report.relations:
-        names, rows = report.relation_table()
-        tables.append(OutputTable([*map(_column, names)], rows))
-    names, rows = report.head_table()
-    return [*tables, OutputTable([*map(_column, names)], rows, notes=report.notes)]
-
-
-def _column(name: str) -> Column:
-    from regard.inside.heads.head_report import FORMATS
-
-    return number_column(name, FORMATS[name]) if name in FORMATS else text_column(name)
+        refuse({"labels": labels}, "needs --text")
+    report, tables = report_on_heads(
+        load(model, device), text, treebank=treebank, test=test, labels=labels, least=least
+    )
+    print_result(tables, form)
+    views.write(report, model=model)

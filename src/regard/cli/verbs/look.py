@@ -1,23 +1,24 @@
 """``regard look``: attention weights in the terminal, as SVG, PNG and HTML."""
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.cli import options
+from regard.cli import formats
 from regard.cli.io.console import (
     OUT,
-    check_suffixes,
     print_json,
-    write_page,
+    show_event,
+    write_drawing,
     write_picture,
     write_view,
 )
-from regard.cli.io.line_io import check_argument
-from regard.ground.errors import BadInput, shown
+from regard.cli.io.files import check_argument
+from regard.core.errors import BadInput
+from regard.core.flags import parse_pair, refuse
+from regard.experiments import options
 
 if TYPE_CHECKING:
     from regard.inside.attention.attention_view import View
@@ -61,9 +62,9 @@ def look(
         ),
     ] = None,
     edits: options.EDITS = None,
-    html: options.HTML = None,
-    svg: options.SVG = None,
-    png: options.PNG = None,
+    html: formats.HTML = None,
+    svg: formats.SVG = None,
+    png: formats.PNG = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
     as_json: options.JSON = False,
@@ -88,16 +89,15 @@ def look(
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
-    from regard.cli.edited_models import load_model
 
     check_argument(text, target)
-    check_suffixes(html=html, svg=svg, png=png)
     if induction:
-        flags = {"--subwords": subwords, "--rollout": rollout, "--patch": patch}
-        flags["--target"] = target is not None
-        options.refuse(flags, "cannot be used with --induction")
-    place = None if patch is None else _row_and_column(patch)
-    loaded, envelope = load_model(model, device, edits, precision)
+        flags = {"subwords": subwords, "rollout": rollout, "patch": patch}
+        flags["target"] = target is not None
+        refuse(flags, "cannot be used with --induction")
+    place = None if patch is None else parse_pair("patch", patch, "ROW,COLUMN, such as 0,3")
+    runs = options.LoadOptions(precision=precision, device=device)
+    loaded, envelope = runs.load_edited(model, edits, show_event)
     if not loaded.facts.encoder.embed.reads_images and _is_image(text):
         raise BadInput(f"{text}: an image, but this model reads texts; give the text itself")
     if induction:
@@ -106,13 +106,13 @@ def look(
         extra = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
         view = loaded.look(text, target, **extra, patch=place)
     view = view.choose(kind, layer, head)
-    write_picture(png, view.png)  # first: not every view can be drawn as PNG
+    write_picture(png, view.png)  # first: a library may be missing
     if as_json:
         print_json({**view.to_json(), **envelope})
     else:
         OUT.print(view)
     write_view(html, view.view_record, model=model)
-    write_page(svg, view.svg)
+    write_drawing(svg, view.svg)
 
 
 def _is_image(text: str) -> bool:
@@ -122,11 +122,3 @@ def _is_image(text: str) -> bool:
     with suppress(OSError, ValueError):  # of a text that is no file name
         return text.lower().endswith(SUFFIXES) and Path(text).is_file()
     return False
-
-
-def _row_and_column(patch: str) -> tuple[int, int]:
-    """Numbers of the row and column in "ROW,COLUMN"."""
-    match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", patch, re.ASCII)
-    if match is None:
-        raise BadInput(f"--patch: {shown(patch)} is not ROW,COLUMN, such as 0,3")
-    return int(match[1]), int(match[2])

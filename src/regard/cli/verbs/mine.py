@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from regard.cli import options
-from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import refuse_images
-from regard.ground.errors import BadInput
+from regard.cli.io.console import note, print_json, print_line, show_event
+from regard.cli.io.files import refuse_images
+from regard.core.errors import BadInput
+from regard.experiments import options
 
 
 def mine(
@@ -27,10 +27,9 @@ def mine(
     top: Annotated[int | None, Option(min=1, help="Number of pairs; default: all.")] = None,
     column: options.COLUMN = None,
     pool: options.POOL = None,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.STORED_PRECISION = None,
-    device: options.DEVICE = None,
     as_json: options.JSON = False,
+    *,
+    runs: options.LoadOptions,
 ) -> None:
     """Print pairs of texts of like meaning, the most alike first.
 
@@ -45,13 +44,12 @@ def mine(
 
     Example: regard mine all-MiniLM-L6-v2 questions.txt --least 0.8
     """
-    from regard.api import load
     from regard.inference.document_ranking import unit_vectors
     from regard.inference.nearest import mine_between, mine_within
 
     texts, repeated = _texts(file, column)
     likes, more = (texts, 0) if other is None else _texts(other, column)
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded = runs.load(model)
     refuse_images(loaded, model)
     embedder = loaded.runner.embedder(pool)
     vectors_ND = unit_vectors(embedder, [*texts])
@@ -78,12 +76,12 @@ def _texts(file: str, columns: list[str] | None) -> tuple[dict[str, int], int]:
 
     Also the number of texts that are left out because they are repeated.
     """
-    from regard.cli.io.table_io import read_texts
     from regard.data.readers.text_files import name_of
+    from regard.experiments.bulk.table_source import read_texts
 
     texts: dict[str, int] = {}
     repeated = 0
-    for number, line in read_texts(file, columns):
+    for number, line in read_texts(file, columns, show_event):
         if text := " ".join(line.split()):
             repeated += text in texts
             texts.setdefault(text, number)

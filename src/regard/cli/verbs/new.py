@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from regard.cli.io.console import note, print_line
-from regard.ground.errors import BadInput
-from regard.ground.files import is_there, write_text
+from regard.core.errors import BadInput
+from regard.core.files import is_there, write_text
 
 if TYPE_CHECKING:
     from regard.data.data_facts import DataFacts, Line
@@ -22,7 +22,7 @@ def new(
         Argument(metavar="DATA", help="File, folder, or the two files of parallel text."),
     ],
     task: Annotated[
-        Literal["classify", "tag", "translate", "pretrain"] | None,
+        Literal["classify", "tag", "answer", "translate", "pretrain"] | None,
         Option(help="Task of the recipe.", show_default="by the data"),
     ] = None,
     start: Annotated[
@@ -54,17 +54,18 @@ def new(
 ) -> None:
     """Write a first recipe for your data.
 
-    DATA is a table (CSV, TSV, JSON lines, Parquet), a CoNLL file, two parallel texts, a folder of
-    images by class, or plain text. What it holds is printed: format, columns, labels with counts,
-    lengths, duplicates, and examples that two sets share. Files beside train.csv that are called
-    dev.csv and test.csv are used as such; without a development set, the recipe holds examples out.
+    DATA is a table (CSV, TSV, JSON lines, Parquet), a CoNLL file, SQuAD's JSON, a translation
+    memory (TMX), two parallel texts, a folder of images by class, or plain text. What it holds is
+    printed: format, columns, labels with counts, lengths, duplicates, and examples that two sets
+    share. Files beside train.csv that are called dev.csv and test.csv are used as such; without a
+    development set, the recipe holds examples out.
 
     The recipe names files as they are named here, so `regard train` finds them from this folder.
 
     Example: regard new reviews.csv --out reviews.toml
     """
     from regard.data.data_files import OneDocument, recognise_files, split_text
-    from regard.models.folders.hub import check_model
+    from regard.models.folders.hub import check_model, row_limit
     from regard.training.first_recipe import FirstRecipe
 
     path = out or Path(f"{_name(data[0])}.toml")
@@ -80,7 +81,8 @@ def new(
         facts = files.describe()
         skip = " --skip-bad" if files.dropped else ""
         command = f"regard train {quote(str(path))}{skip}"
-        recipe = FirstRecipe(files, facts, command, start).text()
+        limit = None if start is None else row_limit(start)
+        recipe = FirstRecipe(files, facts, command, start, limit).text()
     except OneDocument as error:
         raise BadInput(f"{error} (--split)") from None
     except BaseException:
@@ -99,7 +101,8 @@ def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:
     yield "task", files.task
     yield files.unit, facts.sizes
     if files.dropped:
-        yield "malformed", f"{files.dropped}; correct them, or train with --skip-bad"
+        remedy = "correct them, or train with --skip-bad"
+        yield "malformed", f"{files.dropped} (the first: {files.dropped.first}); {remedy}"
     train = facts.sets["train"]
     if train.labels and not train.has_numbers:
         yield "labels", f"{len(train.labels):,}"

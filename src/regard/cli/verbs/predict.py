@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Context, Option
 
-from regard.cli import options
+from regard.cli import formats
 from regard.cli.io.console import in_terminal, write_page
-from regard.cli.io.file_list import list_files
-from regard.cli.io.line_io import run_component
-from regard.cli.io.output import resumable_command
-from regard.cli.io.table_io import check_output, declared_format
-from regard.ground.errors import BadInput
+from regard.cli.io.files import open_job, print_results
+from regard.core.errors import BadInput
+from regard.experiments import options
 
 if TYPE_CHECKING:
     from regard.inference.resolver import ResolvedText
@@ -20,27 +18,14 @@ if TYPE_CHECKING:
 def predict(
     context: Context,
     model: options.MODEL,
-    file: options.FILE = "-",
-    more: options.MORE_FILES = None,
-    column: options.COLUMN = None,
-    delimiter: options.DELIMITER = None,
-    encoding: options.ENCODING = None,
+    inputs: options.InputOptions,
+    runs: options.ModelOptions,
+    outputs: options.OutputOptions,
     pretokenised: options.PRETOKENISED = False,
     entities: Annotated[
         bool, Option("--entities", help="Print entities instead of tagged words.")
     ] = False,
-    html: options.HTML = None,
-    edits: options.EDITS = None,
-    max_length: options.MAX_LENGTH = None,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.PRECISION = "auto",
-    device: options.DEVICE = None,
-    workers: options.WORKERS = None,
-    ray: options.RAY = None,
-    skip_bad: options.SKIP_BAD = False,
-    out: options.OUT_FILE = None,
-    resume: options.RESUME = False,
-    as_json: options.JSON = False,
+    html: formats.HTML = None,
 ) -> None:
     """Print labels, tags, roles, answers, choices or clusters.
 
@@ -63,8 +48,12 @@ def predict(
 
     The rows of a table (.csv, .tsv, .jsonl, .parquet) are printed again in the same format, with
     columns for the results (label and probability, tags, answer, …). The text is in --column NAME,
-    or in the column called text, sentence, or the like; two --column are a pair. --delimiter and
-    --encoding declare what is not found right.
+    or in the column that the model was trained on, or in the one called text, sentence, or the
+    like; two --column are a pair. --delimiter and --encoding declare what is not found right.
+
+    A tagger reads words in columns (CoNLL, CoNLL-U), and prints the lines again with a tag after
+    each word (in CoNLL-U, in its column); question answering reads SQuAD's JSON, and prints the id
+    of each question before its answer.
 
     A model of images reads an image (JPEG, PNG, WebP), a folder of images, or a file with a path on
     each line. Images of a folder are read in the order of their names, which are printed before the
@@ -88,32 +77,22 @@ def predict(
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
-    from regard.cli.edited_models import load_model, sharing
-    from regard.cli.io.image_io import source_for
-    from regard.inside.views.clusters import cluster_line, cluster_page
-    from regard.tasks.components import ComponentSpec
+    from regard.experiments.bulk.image_source import source_for
+    from regard.views.clusters import cluster_line, cluster_page
 
-    if html is not None and resume:
+    if html is not None and outputs.resume:
         raise BadInput("--html: cannot be used with --resume, which does not run all lines again")
-    names, form = [file, *(more or ())], declared_format(delimiter, encoding)
-    check_output(list_files(*names)[0], out, as_json=as_json)
-    command = resumable_command(context, "workers", "ray", "skip_bad")
-    loaded, envelope = load_model(model, device, edits, precision, batch_size)
+    inputs.files(outputs)
+    job = open_job(context, model, inputs, runs, outputs)
     settings = {"pretokenised": pretokenised, "entities": entities}
-    component = loaded.predictor.with_options(**settings)
-    decoders, runners = sharing(loaded, workers, ray, edits)
-    source = source_for(
-        loaded, component, names, column, max_length, form, workers=decoders, skip_bad=skip_bad
-    )
+    component = job.model.predictor.with_options(**settings)
+    decoders, _ = job.processes
+    source = source_for(job.model, component, inputs.names, job.settings, workers=decoders)
     if html is not None and not component.marks_texts:
         raise BadInput("--html: only models of coreference have a page of their predictions")
-    if out is None and sys.stdout.isatty():
+    if outputs.out is None and sys.stdout.isatty():
         component = component.with_show(lambda text: in_terminal(cluster_line(text)))
     texts = list["ResolvedText"]()
-    place = loaded.device.type
-    spec = ComponentSpec((model,), "predict", settings, place, precision, batch_size=batch_size)
-    with spec.workers(runners, ray) as shared:
-        run_component(
-            source, component, out, command, shared, texts.append, as_json=as_json, **envelope
-        )
+    with job.run(component, "predict", settings, source, texts.append) as run:
+        print_results(run, outputs.out)
     write_page(html, lambda: cluster_page(f"Clusters by {model}", texts))

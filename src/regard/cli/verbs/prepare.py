@@ -6,9 +6,10 @@ from typing import Annotated
 
 from typer import Option
 
-from regard.cli import options
-from regard.cli.io.console import json_line, print_line
-from regard.ground.errors import BadInput
+from regard.cli.io.console import print_line
+from regard.core.errors import BadInput
+from regard.core.files import json_line
+from regard.experiments import options
 
 
 def prepare(
@@ -40,7 +41,7 @@ def prepare(
 
     Example: regard prepare tour --data runs/tour/corpus --out prepared/tour --workers 2
     """
-    from regard.ground.workers import RayActors, StartWorkers, WorkerProcesses
+    from regard.core.workers import RayActors, StartWorkers, WorkerProcesses
     from regard.training.prepared_data import prepare_data, set_title
     from regard.training.recipe import read
     from regard.training.recipe_files import find

@@ -5,13 +5,16 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from regard.cli import options
-from regard.cli.io.console import note, print_json, write_page
-from regard.cli.io.line_io import check_length
-from regard.cli.io.table_formats import choose_format, plain_table, print_tables
+from regard.cli import formats
+from regard.cli.declare import flags
+from regard.cli.io.console import note, print_json, print_tables, write_page
+from regard.core.errors import BadInput
+from regard.core.flags import refuse
+from regard.core.lock import lock_vacant
 from regard.data.readers.text_files import name_of, read_lines
-from regard.ground.errors import BadInput
-from regard.ground.lock import lock_vacant
+from regard.experiments import options
+from regard.experiments.bulk.line_source import MAX_TOKENS, check_length
+from regard.experiments.result import plain_table
 
 
 def recency(
@@ -28,11 +31,11 @@ def recency(
         int, Option(min=1, help="Number of runs of each classifier, with different seeds.")
     ] = 3,
     quick: options.QUICK = False,
-    html: options.HTML = None,
+    html: formats.HTML = None,
     max_length: options.MAX_LENGTH = None,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Measure how strongly a model depends on distant words.
 
@@ -48,13 +51,13 @@ def recency(
     Example: regard recency --out runs/recency --seeds 3
     """
     from regard.api import load
-    from regard.studies import recency as study
+    from regard.experiments.studies import recency as study
 
-    form = choose_format(table_format, as_json)
+    form = output.format
     if model is None:
-        options.refuse(options.flags(context, "html", "max_length", "compare"), "needs MODEL")
+        refuse(flags(context, "html", "max_length", "compare"), "needs MODEL")
     else:
-        options.refuse(options.flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
+        refuse(flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
         loaded = {name: load(name, device) for name in dict.fromkeys([model, *(compare or [])])}
         texts = list(read_lines(file))
         if not any(map(str.strip, texts)):
@@ -62,7 +65,7 @@ def recency(
         for number, text in enumerate(texts, start=1):
             where = f"{name_of(file)}:{number}"
             words = loaded[model].encoder.text.words
-            check_length((text,), words, max_length or options.MAX_TOKENS, where, special=0)
+            check_length((text,), words, max_length or MAX_TOKENS, where, special=0)
         curves, report = study.compare_models(loaded, texts)
         if form == "json":
             print_json(*study.distance_records(curves))

@@ -5,18 +5,10 @@ from typing import Annotated
 
 from typer import Argument
 
-from regard.cli import options
-from regard.cli.io.console import print_json, print_line
-from regard.cli.io.table_formats import (
-    Cell,
-    OutputTable,
-    TableFormat,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import BadInput
+from regard.cli import formats
+from regard.cli.io.console import print_json, print_line, print_tables
+from regard.core.errors import BadInput
+from regard.experiments.result import Cell, OutputTable, TableFormat, number_column, text_column
 from regard.training.recipe_files import (
     AboutConfig,
     ExpectConfig,
@@ -31,8 +23,8 @@ MINUTES = number_column("minutes", "g", missing="–", left=True)
 
 def recipes(
     name: Annotated[str | None, Argument(help="Recipe to print.")] = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """List the recipes that come with regard, or print one of them.
 
@@ -42,7 +34,7 @@ def recipes(
 
     Example: regard recipes tour > mine.toml
     """
-    form = choose_format(table_format, as_json)
+    form = output.format
     if name is not None and form not in ("text", "json"):
         raise BadInput(f"--format {form}: a recipe is no table; use it without NAME")
     if name is None and form == "json":

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option
 
-from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import refuse_images
-from regard.ground.errors import BadInput
+from regard.cli.io.files import refuse_images
+from regard.core.errors import BadInput
+from regard.core.flags import refuse
+from regard.experiments import options
 
 if TYPE_CHECKING:
     from regard.inference.classifier import Classifier
@@ -29,19 +30,22 @@ def retrieve(
         Option("--rerank", metavar="FILE", help="Rank only the documents listed for each query."),
     ] = None,
     top: Annotated[int, Option(min=1, help="Number of documents for each query.")] = 100,
+    keep_own: Annotated[
+        bool, Option("--keep-own", help="Score documents that have the id of their query as well.")
+    ] = False,
     pool: options.POOL = None,
     interval: options.INTERVAL = False,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.STORED_PRECISION = None,
-    device: options.DEVICE = None,
     as_json: options.JSON = False,
+    *,
+    runs: options.LoadOptions,
 ) -> None:
     """Rank documents for queries, and score the ranking by judgements.
 
     Files are as in BEIR: queries.jsonl, corpus.jsonl (a title stands before its text), and
     qrels/test.tsv. Each line of the output has query, document, and score (the cosine of their
     vectors), separated by tabs; with --qrels, only nDCG@10, MRR@10 and recall at 1, 10 and 100 are
-    printed, for the queries that have judgements. Judgements of other queries are left out.
+    printed, for the queries that have judgements. Judgements of other queries are left out, and,
+    as in BEIR, documents that have the id of their query (--keep-own scores them).
 
     With --rerank, only the documents that the file lists for a query (query, document, number) are
     ranked: by their vectors or, if MODEL classifies pairs, by its score of query and document (a
@@ -49,18 +53,19 @@ def retrieve(
 
     Example: regard retrieve all-MiniLM-L6-v2 queries.jsonl corpus.jsonl --qrels qrels/test.tsv
     """
-    from regard.api import load
     from regard.data.readers.beir import read_judgements, read_texts_by_id
     from regard.inference.document_ranking import (
         rerank_by_classifier,
         rerank_by_vectors,
         retrieve_documents,
+        without_own_ids,
     )
     from regard.metrics.retrieval import retrieval_scores
     from regard.tasks.classify import Classify
 
     if qrels is None:
-        options.refuse({"--interval": interval}, "needs --qrels, by which the ranking is scored")
+        scoring = {"interval": interval, "keep_own": keep_own}
+        refuse(scoring, "needs --qrels, by which the ranking is scored")
     query_texts, documents = read_texts_by_id(queries), read_texts_by_id(corpus)
     judged, partly = None if qrels is None else read_judgements(qrels), ""
     if judged is not None:
@@ -72,11 +77,11 @@ def retrieve(
             partly = f"; {sizes}: those in both are scored"
         judged, query_texts = both, {query: query_texts[query] for query in both}
     listed = None if rerank is None else read_judgements(rerank)
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded = runs.load(model)
     refuse_images(loaded, model)
     if listed is None:
         embedder = loaded.runner.embedder(pool)
-        hits = retrieve_documents(embedder, query_texts, documents, top)
+        hits = retrieve_documents(embedder, query_texts, documents, top + (judged is not None))
     else:
         chosen = {query: [*of] for query, of in listed.items() if query in query_texts}
         if Classify.head.name in loaded.encoder.facts.head_names:
@@ -94,7 +99,12 @@ def retrieve(
                 else:
                     print_line(f"{query}\t{name}\t{value:.6f}")
         return
-    ranked = {query: [name for name, _ in of] for query, of in hits.items()}
+    if not keep_own:
+        others = without_own_ids(hits)
+        own = sum(len(of) - len(others[query]) for query, of in hits.items())
+        size += f"; {own:,} documents with the id of their query left out" if own else ""
+        hits = others
+    ranked = {query: [name for name, _ in of[:top]] for query, of in hits.items()}
     scores = retrieval_scores(ranked, judged, interval)
     note(size)
     if as_json:

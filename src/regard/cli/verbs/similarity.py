@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.cli import options
-from regard.cli.io.console import note, print_json
-from regard.cli.io.line_io import refuse_images
-from regard.cli.io.table_formats import (
-    OutputTable,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import BadInput
+from regard.cli import formats
+from regard.cli.io.console import note, print_json, print_tables
+from regard.cli.io.files import refuse_images
+from regard.core.errors import BadInput
+from regard.experiments.result import OutputTable, number_column, text_column
 
 if TYPE_CHECKING:
     from regard.data.readers.static_vectors import StaticVectors
@@ -34,8 +28,8 @@ def similarity(
     words: Annotated[
         int | None, Option(min=1, help="Number of words read from VECTORS; default: all.")
     ] = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Score word vectors on word similarity and analogies.
 
@@ -52,7 +46,7 @@ def similarity(
     """
     from regard.inside.word_similarity import read_word_test
 
-    form = choose_format(table_format, as_json)
+    form = output.format
     read = [read_word_test(path) for path in tests]
     known = _vectors(vectors, {word for test in read for word in test.words}, words)
     note(f"{vectors}: {len(known):,} words, {known.width} numbers each")

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from typer import Option
 
-from regard.cli import options
 from regard.cli.io.console import note, print_json, print_line
-from regard.cli.io.line_io import Parse, parser_of
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.experiments import options
+from regard.experiments.bulk.line_source import Parse, parser_of
 
 
 def steer(
@@ -20,10 +20,9 @@ def steer(
     name: Annotated[str, Option(help="Name of the vector in the file.")] = "steer",
     scale: Annotated[float, Option(help="Factor in the printed edit.")] = 1.0,
     max_length: options.MAX_LENGTH = None,
-    batch_size: options.BATCH_SIZE = None,
-    precision: options.STORED_PRECISION = None,
-    device: options.DEVICE = None,
     as_json: options.JSON = False,
+    *,
+    runs: options.LoadOptions,
 ) -> None:
     """Compute a steering vector from two files of texts.
 
@@ -33,7 +32,6 @@ def steer(
 
     Example: regard steer gpt2 --plus joy.txt --minus grief.txt --layer 6 --scale 4 > joy.toml
     """
-    from regard.api import load
     from regard.inside.steering import steering_vector
     from regard.weights.files import write_tensors
 
@@ -41,7 +39,7 @@ def steer(
         raise BadInput(f"--name {name!r}: a name has no colon, quote, backslash or line break")
     if out is None:
         raise BadInput("--out: missing; name a safetensors file")
-    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    loaded = runs.load(model)
     parse = parser_of(loaded.runner.embedder(), max_length)
     towards, away = _texts(plus, "--plus", parse), _texts(minus, "--minus", parse)
     vector = steering_vector(loaded, towards, away, layer)

@@ -4,21 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
-from regard.cli.io.line_io import check_argument
-from regard.cli.io.table_formats import (
-    Cell,
-    OutputTable,
-    choose_format,
-    number_column,
-    plain_table,
-    print_tables,
-    text_column,
-)
+from regard.cli import formats
+from regard.cli.io.console import print_result
+from regard.cli.io.files import check_argument
+from regard.core.flags import refuse
+from regard.experiments import options
 
 if TYPE_CHECKING:
-    from regard.inside.stream.contributions import Contributions
     from regard.inside.stream.grid_view import GridView
 
 
@@ -32,11 +24,10 @@ def stream(
     lens: Annotated[
         bool, Option("--lens", help="Show what each layer would predict (logit lens) instead.")
     ] = False,
-    html: options.HTML = None,
-    svg: options.SVG = None,
+    *,
+    views: formats.ViewOptions,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    output: formats.TableOptions,
 ) -> None:
     """Show what heads and layers contribute to a prediction.
 
@@ -53,36 +44,24 @@ def stream(
     Example: regard stream gpt2 "The capital of France is" --target " Paris" --against " Rome"
     """
     from regard.api import load
-    from regard.inside.inspected_model import title_of
+    from regard.experiments.view_results import show_contributions, show_lens
+    from regard.inference.inputs import title_of
     from regard.inside.masked_text import read_with_masks
     from regard.inside.stream.lens import logit_lens
 
     check_argument(text, second)
-    check_suffixes(html=html, svg=svg)
-    form = choose_format(table_format, as_json)
+    form = output.format
     if lens:
-        flags = {"--target": target, "--against": against, "--token": token is not None}
-        options.refuse(flags, "cannot be used with --lens")
+        flags = {"target": target, "against": against, "token": token is not None}
+        refuse(flags, "cannot be used with --lens")
     loaded = load(model, device)
     view: GridView
     if lens:
         rows = read_with_masks(loaded.inspected, text, second)
-        layers = logit_lens(loaded.inspected, title_of(text), rows)
-        view, table = layers, plain_table(layers.columns, layers.cells)
+        view = layers = logit_lens(loaded.inspected, title_of(text), rows)
+        print_result(show_lens(layers), form)
     else:
         shares = loaded.contributions(text, second, target=target, against=against, token=token)
-        view, table = shares, _component_table(shares)
-    if form == "json":
-        print_json(view.to_json())
-    elif form == "text" and not lens:
-        OUT.print(view)
-    else:
-        print_tables([table], form)
-    write_view(html, view.view_record, model=model)
-    write_page(svg, view.svg)
-
-
-def _component_table(contributions: "Contributions") -> OutputTable:
-    columns = [text_column("component"), number_column("contribution", "+.4f")]
-    rows: list[list[Cell]] = [[each.name, each.value] for each in contributions.components]
-    return OutputTable(columns, rows, notes=[contributions.caption])
+        view = shares
+        print_result(show_contributions(shares), form)
+    views.write(view, model=model)

@@ -1,28 +1,17 @@
 """``regard study``: published comparisons of several models, trained cell by cell."""
 
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Context, Exit, Option
 
-from regard.cli import options
-from regard.cli.io.console import note, print_json
-from regard.cli.io.table_formats import (
-    OutputTable,
-    TableFormat,
-    choose_format,
-    number_column,
-    plain_table,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import FAILED, BadInput, did_you_mean
-from regard.ground.files import digest_folder, write_text
-from regard.ground.lock import LOCK, is_vacant, lock_folder
-
-if TYPE_CHECKING:
-    from regard.studies.six_tasks import SixTasksTable
+from regard.cli import formats
+from regard.cli.declare import flags
+from regard.cli.io.console import print_result, print_tables, show_event
+from regard.core.errors import FAILED, BadInput, did_you_mean
+from regard.core.flags import refuse
+from regard.experiments import options
+from regard.experiments.result import OutputTable, text_column
 
 SIX_TASKS = "six-tasks"
 STUDIES = {
@@ -63,8 +52,8 @@ def study(
     ] = None,
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Train the models of a study and print its table.
 
@@ -84,11 +73,11 @@ def study(
 
     Example: regard study six-tasks --data DATA --starts elmo=runs/elmo-gutenberg/model --seeds 3
     """
-    form = choose_format(table_format, as_json)
+    form = output.format
     if name is None:
-        options.refuse(options.flags(context, *OWN_OPTIONS), "needs STUDY")
+        refuse(flags(context, *OWN_OPTIONS), "needs STUDY")
         rows = [[study, *about.rsplit(": ", 1)] for study, about in STUDIES.items()]
-        columns = [text_column(column) for column in ("study", "about", "command")]
+        columns = [*map(text_column, ("study", "about", "command"))]
         print_tables([OutputTable(columns, rows)], form)
         return
     if name not in STUDIES:
@@ -96,82 +85,10 @@ def study(
     if name != SIX_TASKS:
         command = STUDIES[name].rsplit(": ", 1)[1]
         raise BadInput(f"{name}: this study has a command of its own: {command}")
-    table = _train_six_tasks(
-        data,
-        out or Path("runs") / SIX_TASKS,
-        _parse_starts(starts or ()),
-        cells or (),
-        seeds,
-        device,
-    )
-    _print(table, form)
+    from regard.experiments.studies.study_list import train_six_tasks
+
+    folder = out or Path("runs") / SIX_TASKS
+    table = train_six_tasks(data, folder, starts or (), cells or (), seeds, device, show_event)
+    print_result(table, form)
     if not table.is_complete:
         raise Exit(FAILED)
-
-
-def _parse_starts(starts: "list[str] | tuple[()]") -> dict[str, str]:
-    """Folders of starts by name."""
-    folders: dict[str, str] = {}
-    for start in starts:
-        name, equals, folder = start.partition("=")
-        if not equals or not folder:
-            raise BadInput(f"--starts {start}: write NAME=FOLDER")
-        if name in folders:
-            raise BadInput(f"--starts {start}: {name} is given twice")
-        folders[name] = folder
-    return folders
-
-
-def _train_six_tasks(
-    data: Path,
-    out: Path,
-    starts: dict[str, str],
-    cells: "list[str] | tuple[()]",
-    seeds: int,
-    device: str | None,
-) -> "SixTasksTable":
-    from regard.studies import six_tasks
-
-    chosen = six_tasks.choose_cells(six_tasks.SIX_TASKS, cells, starts)
-    if not data.is_dir():
-        raise BadInput(f"--data {data}: no such folder")
-    folders = {cell.folder for cell in chosen} | {six_tasks.PAGE, LOCK}
-    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - folders):
-        raise BadInput(f"{out}: has files that are not of this study; choose another folder")
-    with lock_folder(out) as lock:
-        try:
-            places = (out, data, seeds, device)
-            table = six_tasks.SixTasksStudy(*places, note, write_text, cache(_digest)).run(chosen)
-        except BadInput:
-            if is_vacant(out):
-                lock.discard()
-            raise
-    note(f"\n{out / six_tasks.PAGE}: the table as a page")
-    return table
-
-
-def _digest(start: str) -> str:
-    from regard.models.folders.hub import local_folder
-
-    return digest_folder(local_folder(start))
-
-
-def _print(table: "SixTasksTable", form: TableFormat) -> None:
-    if form == "json":
-        print_json(*table.records())
-        return
-    tables = [plain_table(table.columns, table.rows, table.notes)]
-    if trained := [record for record in table.records() if record["seeds"]]:
-        columns = [
-            text_column(name) if isinstance(value, str) else number_column(name, _form(name), "–")
-            for name, value in trained[0].items()
-        ]
-        tables.append(OutputTable(columns, [[*record.values()] for record in trained]))
-    print_tables(tables, form)
-
-
-def _form(name: str) -> str:
-    """Format of a column of numbers."""
-    if name in ("published", "seeds"):
-        return ""
-    return ".1f" if name == "minutes" else "+.2f" if name.startswith("gain") else ".2f"

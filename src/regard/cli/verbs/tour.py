@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Exit
 
-from regard.cli import options
+from regard.cli.io.console import OUT
+from regard.experiments import options
 
 
 def tour(
@@ -18,7 +19,10 @@ def tour(
 
     Example: regard tour --out runs/tour
     """
-    from regard.tour.steps import run_tour
+    from regard.cli.io.training_progress import TrainingProgress, stopped_by_signals
+    from regard.tour import Tour
 
-    if not run_tour(out, quick):
+    with stopped_by_signals() as stop, TrainingProgress() as progress:
+        reached = Tour(out, quick, OUT, progress, stop).run()
+    if not reached:
         raise Exit(1)

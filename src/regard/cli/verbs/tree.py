@@ -5,32 +5,28 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Context, Option
 
-from regard.cli import options
-from regard.cli.io.console import OUT, check_suffixes, print_json, write_page, write_view
-from regard.cli.io.line_io import check_argument
+from regard.cli import formats
+from regard.cli.declare import flags
+from regard.cli.io.console import OUT, print_json, show_event, write_drawing, write_view
+from regard.cli.io.files import check_argument
+from regard.core.flags import refuse
+from regard.experiments import options
+from regard.experiments.options.writing import CoveredBeam
 
 if TYPE_CHECKING:
     from regard.inside.trees.beam_tree import BeamTree
-
-SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
 
 
 def tree(
     context: Context,
     model: options.MODEL,
     text: Annotated[str, Argument(metavar="TEXT", help="Sentence to translate.")],
-    size: options.BEAM = None,
-    length: options.LENGTH = None,
-    alpha: options.ALPHA = None,
-    coverage: options.COVERAGE = None,
-    finished: options.FINISHED = None,
-    no_repeat: options.NO_REPEAT = None,
-    stop: options.STOP = None,
+    settings: CoveredBeam,
     pruned: Annotated[
         int, Option(min=0, help="Number of pruned candidates printed for each step.")
     ] = 2,
-    html: options.HTML = None,
-    svg: options.SVG = None,
+    html: formats.HTML = None,
+    svg: formats.SVG = None,
     precision: options.STORED_PRECISION = None,
     device: options.DEVICE = None,
     as_json: options.JSON = False,
@@ -47,23 +43,23 @@ def tree(
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
     """
     from regard.api import load
-    from regard.cli.decode import base_beam
+    from regard.experiments.search_methods import base_beam
     from regard.inside.trees.recording_beam import record_tree
-    from regard.inside.views.beam_text import tree_lines
+    from regard.inside.trees.tree_text import tree_lines
 
     check_argument(text)
-    check_suffixes(html=html, svg=svg)
     if as_json:
         reason = "cannot be used with --json, which prints all candidates"
-        options.refuse(options.flags(context, "pruned"), reason)
+        refuse(flags(context, "pruned"), reason)
     translator = load(model, device).translator
     if precision is not None:
         translator = translator.with_precision(precision, "torch")  # recorded step by step
-    overrides = {name: context.params[name] for name in SEARCH if options.was_given(context, name)}
-    beam = replace(base_beam(translator, overridden=bool(overrides)), **overrides)
+    overrides = {name: getattr(settings, name) for name in settings.used}
+    own = base_beam(translator, overridden=bool(overrides), on_event=show_event)
+    beam = replace(own, **overrides)
     searched = record_tree(translator, text, beam)
     write_view(html, searched.view_record, model=model)  # before a closed pipe ends the verb
-    write_page(svg, searched.svg)
+    write_drawing(svg, searched.svg)
     if as_json:
         print_json(_record(searched))
     else:

@@ -1,24 +1,14 @@
 """``regard tune``: hyper-parameter search over settings of a recipe."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 from typer import Exit, Option
 
-from regard.cli import options
-from regard.cli.io.console import note, print_json
-from regard.cli.io.table_formats import (
-    Column,
-    OutputTable,
-    choose_format,
-    number_column,
-    print_tables,
-    text_column,
-)
-from regard.ground.errors import FAILED, BadInput
-
-if TYPE_CHECKING:
-    from regard.cli.tuning_runs import TrialResult
+from regard.cli import formats
+from regard.cli.io.console import note, print_result
+from regard.core.errors import FAILED
+from regard.experiments import options
 
 
 def tune(
@@ -37,6 +27,18 @@ def tune(
         Option("--trials", min=1, help="Number of trials drawn at random; default: the grid."),
     ] = None,
     seed: options.SEED = 1,
+    seeds: Annotated[
+        int | None,
+        Option(min=2, help="Number of runs of each trial, judged by their mean; see regard train."),
+    ] = None,
+    sampler: Annotated[
+        Literal["tpe", "gp", "qmc"] | None,
+        Option(help="Sampler of Optuna that chooses each trial; needs --trials."),
+    ] = None,
+    pruner: Annotated[
+        Literal["median", "halving", "hyperband"] | None,
+        Option(help="Pruner of Optuna that ends trials early that are worse than others."),
+    ] = None,
     data: options.DATA = Path(),
     out: Annotated[Path | None, options.OUT_FOLDER] = None,
     resume: Annotated[bool, Option("--resume", help="Continue a stopped search.")] = False,
@@ -47,8 +49,8 @@ def tune(
     skip_bad: options.SKIP_BAD = False,
     log: options.LOG = None,
     device: options.DEVICE = None,
-    table_format: options.FORMAT = "text",
-    as_json: options.JSON = False,
+    *,
+    output: formats.TableOptions,
 ) -> None:
     """Search for the best settings of a recipe.
 
@@ -59,62 +61,47 @@ def tune(
     (train.metric); test sets are not scored. --out, by default runs/RECIPE-tune, has a folder for
     each trial, and the table in trials.json; --resume continues there, also with more trials.
 
+    With --seeds N, each trial is trained with the seeds train.seed, train.seed + 1, …, and judged
+    by the mean of their values; the model of the best trial is the one of its best seed.
+
+    With --sampler, Optuna chooses each trial by the results of earlier ones (tpe, gp) or evenly
+    (qmc); with --pruner, it ends a trial whose evaluations are worse than those of others at the
+    same step. They need the extra regard[tune]; trials are in trials.db, and several processes
+    that are started with --resume share them.
+
     Trials are listed with the best first; one that diverges is listed last. The last line names
     the folder of the best model.
 
     Example: regard tune mine.toml --set optimiser.rate=1e-4..1e-2:log --trials 8 --out runs/search
     """
-    from regard.cli.tuning_runs import TuningRun, run_trials
-    from regard.cli.verbs.train import parse_duration
-    from regard.training.distributed import World
-    from regard.training.loggers import check_loggers
-    from regard.training.recipe_files import find
-    from regard.training.search_space import SearchSpace
+    from regard.cli.io.training_progress import TrainingProgress, stopped_by_signals
+    from regard.experiments import tuning as experiments
+    from regard.experiments.options.training_runs import parse_duration
 
-    form, loggers = choose_format(table_format, as_json), check_loggers(log or ())
-    path = find(recipe)
-    space = SearchSpace.of(settings or ())
-    search = TuningRun(
-        recipe=path,
-        space=space,
-        trials=space.grid() if trials is None else space.random(trials, seed),
-        origin={"settings": settings, "seed": None if trials is None else seed},
-        folder=out or Path("runs") / f"{path.stem}-tune",
-        data=data,
-        resume=resume,
-        skip_bad=skip_bad,
-        budget_seconds=float("inf") if budget is None else parse_duration(budget),
-        loggers=loggers,
-        world=World.join(device),
-    )
-    if search.world.size > 1:
-        raise BadInput("tune runs in one process; start it without torchrun")
-    results = run_trials(search)
-    if form == "json":
-        print_json(*map(vars, results))
-    else:
-        print_tables([_table(results)], form)
-    best = results[0]
+    form = output.format
+    with stopped_by_signals() as stop, TrainingProgress() as progress:
+        tuning = experiments.tune(
+            recipe,
+            settings or (),
+            data,
+            out,
+            trials=trials,
+            seed=seed,
+            seeds=seeds,
+            sampler=sampler,
+            pruner=pruner,
+            resume=resume,
+            skip_bad=skip_bad,
+            budget=parse_duration(budget),
+            loggers=log or (),
+            device=device,
+            on_event=progress,
+            stop=stop,
+        )
+    print_result(tuning, form)
+    best = tuning.best
     if best.value is None:
         note("no trial has a result; try lower learning rates")
         raise Exit(FAILED)
     chosen = " ".join(f"{name}={value}" for name, value in best.settings.items())
-    note(f"best: {search.folder / best.folder / 'model'}  {chosen}")
-
-
-def _table(results: "list[TrialResult]") -> OutputTable:
-    names = list(results[0].settings)
-    columns = [text_column("trial"), *map(Column, names)]
-    columns += [number_column(f"dev {results[0].metric}", ".4g", missing="–")]
-    columns += [number_column("step", ","), text_column("state")]
-    rows = [
-        (
-            result.folder,
-            *(str(result.settings[name]) for name in names),
-            result.value,
-            result.step,
-            result.state,
-        )
-        for result in results
-    ]
-    return OutputTable(columns, rows)
+    note(f"best: {tuning.model}  {chosen}")

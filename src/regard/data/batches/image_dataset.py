@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from regard.core.batch import Ids, ImageRow, read_images
 from regard.data.batches.memory_dataset import MemoryDataset
 from regard.data.counter_rng import streams
-from regard.ground.batch import Ids, ImageRow, read_images
 from regard.images.decoding_pool import DecodingPool
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once

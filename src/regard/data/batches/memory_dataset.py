@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from regard.core.batch import TokenRow
 from regard.data.batches.sampler import Collator, Dataset
 from regard.data.counter_rng import streams, uniform
-from regard.ground.batch import TokenRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 Item = TypeVar("Item", bound=tuple)
@@ -71,9 +71,9 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         self.longest = longest
 
     def read(self, epoch: int, indices: np.ndarray) -> list[tuple[TokenRow, Target]]:
-        return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
+        return [(self._segment(epoch, int(index)), self.examples[index][1]) for index in indices]
 
-    def _draw(self, epoch: int, index: int) -> TokenRow:
+    def _segment(self, epoch: int, index: int) -> TokenRow:
         encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
         texts = enumerate(self.texts[index])
         ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
@@ -104,9 +104,9 @@ class UnknownWordRows(MemoryDataset[tuple[Rows, Target]]):
     def read(self, epoch: int, indices: np.ndarray) -> list[tuple[Rows, Target]]:
         streams_N = streams((self.seed, epoch), indices)
         pairs = zip(indices, streams_N, strict=True)
-        return [self._draw(self.examples[i], stream) for i, stream in pairs]
+        return [self._without_rare(self.examples[i], stream) for i, stream in pairs]
 
-    def _draw(self, pair: tuple[Rows, Target], stream: np.ndarray) -> tuple[Rows, Target]:
+    def _without_rare(self, pair: tuple[Rows, Target], stream: np.ndarray) -> tuple[Rows, Target]:
         rows, target = pair
         several, drawn, before = _listed(rows), list[TokenRow](), 0
         for row in several:

@@ -14,8 +14,8 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.batches.sampler import Collator, Dataset, shuffled
-from regard.ground.errors import BadInput
 
 Item = TypeVar("Item")
 ROUND = 1  # appended to the key, which other draws use too
@@ -27,7 +27,7 @@ class RoundRows(NamedTuple):
     corpus: Dataset
     round: int
     rows_N: np.ndarray
-    places_N: np.ndarray
+    positions_N: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +119,9 @@ class MixedDataset(Dataset[Item]):
         indices = np.asarray(indices, np.int64)
         corpus_N = self._corpus_of(indices)
         for number, (name, corpus) in enumerate(self.corpora.items()):
-            places_N = np.flatnonzero(corpus_N == number)
+            positions_N = np.flatnonzero(corpus_N == number)
             share, size = self.shares[name], len(corpus)
-            read_N = epoch * share + indices[places_N] - (self._ends[number] - share)
+            read_N = epoch * share + indices[positions_N] - (self._ends[number] - share)
             order_N = np.argsort(read_N // size, kind="stable")
             round_N = read_N[order_N] // size
             changes = np.flatnonzero(np.diff(round_N)) + 1
@@ -129,7 +129,7 @@ class MixedDataset(Dataset[Item]):
                 round = int(read_N[part_N[0]] // size)
                 key = (self.seed, round, number, ROUND)
                 rows_N = shuffled(read_N[part_N] % size, size, key)
-                yield RoundRows(corpus, round, rows_N, places_N[part_N])
+                yield RoundRows(corpus, round, rows_N, positions_N[part_N])
 
 
 def mixed_dataset(
@@ -150,5 +150,5 @@ def mixed_dataset(
 
 def _order(parts: Sequence[RoundRows]) -> np.ndarray:
     """The place, among the rows of all parts, of each index."""
-    places = (part.places_N for part in parts)
-    return np.argsort(np.concatenate([np.zeros(0, np.int64), *places]))
+    positions = (part.positions_N for part in parts)
+    return np.argsort(np.concatenate([np.zeros(0, np.int64), *positions]))

@@ -5,7 +5,7 @@ Lengths include special tokens: one number per example, or one column per side (
 
 import numpy as np
 
-from regard.ground.batch import BatchLimits
+from regard.core.batch import BatchLimits
 
 
 def training_batches(

@@ -7,6 +7,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from regard.core.batch import Ids
+from regard.core.workers import StartWorkers
 from regard.data.batches.duplicates import write_unique
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.sampler import Collator, Dataset
@@ -23,8 +25,6 @@ from regard.data.batches.shards import (
 from regard.data.batches.training_data import Batching, TrainingData, held_out_indices
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_examples, read_pairs
-from regard.ground.batch import Ids
-from regard.ground.workers import StartWorkers
 from regard.text.vocabulary import Vocabulary
 
 Pair = Sequence[Ids]  # source and target
@@ -141,7 +141,7 @@ class BPEDropoutDataset(PairDataset):
     seed: int
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
-        return [self._drawn(epoch, int(number)) for number in self.shard_rows(indices)]
+        return [self._segment(epoch, int(number)) for number in self.shard_rows(indices)]
 
     def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Return None: lengths are known after tokenising."""
@@ -149,7 +149,7 @@ class BPEDropoutDataset(PairDataset):
     def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
         """Return None: weights are known after tokenising."""
 
-    def _drawn(self, epoch: int, number: int) -> tuple[list[int], ...]:
+    def _segment(self, epoch: int, number: int) -> tuple[list[int], ...]:
         texts = zip(self.sides, texts_of(self.pairs[number]), strict=True)
         return tuple(
             side.encode_dropped(text, self.rate, (self.seed, epoch, number, which))

@@ -18,11 +18,11 @@ from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from regard.core.batch import Batch, BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.packing import cut_batches
 from regard.data.counter_rng import mixed
 from regard.data.readers.fields import DropCounts
-from regard.ground.batch import Batch, BatchLimits
-from regard.ground.errors import BadInput
 
 Item = TypeVar("Item")
 

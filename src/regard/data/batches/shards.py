@@ -17,12 +17,12 @@ from urllib.parse import quote
 
 import numpy as np
 
+from regard.core.errors import BadInput
+from regard.core.files import read_json, reading, sweep, temporary_name, write_json, writing
+from regard.core.workers import StartWorkers
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.sources import Source
 from regard.data.readers.text_files import STDIN
-from regard.ground.errors import BadInput
-from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
-from regard.ground.workers import StartWorkers
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]

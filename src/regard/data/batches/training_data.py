@@ -9,11 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
+from regard.core.batch import Batch, BatchLimits
+from regard.core.errors import BadInput
 from regard.data.batches.packing import inference_batches
 from regard.data.batches.sampler import BatchSampler, Collator, Dataset, shuffled
 from regard.data.readers.fields import DropCounts
-from regard.ground.batch import Batch, BatchLimits
-from regard.ground.errors import BadInput
 
 Item = TypeVar("Item")
 
@@ -108,13 +108,13 @@ def held_out_indices(
     left = Counter(chain.from_iterable(map(set, labels)))
     chosen_N = np.zeros(count, dtype=bool)  # in random order
     chosen = 0
-    for place, index in enumerate(order_N):
+    for position, index in enumerate(order_N):
         if chosen == held_out:
             break
         own = {*labels[index]}
         if all(left[label] > 1 for label in own):
             left.subtract(own)
-            chosen_N[place], chosen = True, chosen + 1
+            chosen_N[position], chosen = True, chosen + 1
     if chosen < held_out:
         fault = f"{held_out:,} of {count:,} leaves labels without a training example"
         remedy = f"hold out {chosen:,} at most" if chosen else "each label needs two examples"

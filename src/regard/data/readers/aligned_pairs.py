@@ -5,10 +5,10 @@ A line of fast_align is ``source ||| target``, with words separated by spaces.
 
 from pathlib import Path
 
+from regard.core.errors import BadInput
 from regard.data.readers.fields import Dropped
 from regard.data.readers.sources import Source, read_pairs
-from regard.data.readers.text_files import name_of, read_lines
-from regard.ground.errors import BadInput
+from regard.data.readers.text_files import numbered_lines, read_lines
 from regard.metrics.alignment import GoldLinks, parse_gold
 from regard.text.words import Spans
 
@@ -38,9 +38,9 @@ def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> 
 def read_fast_align(path: str | Path) -> list[tuple[str, str]]:
     """The pairs of a file, with single spaces between words."""
     pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for where, line in numbered_lines(path):
         sides = [" ".join(side.split()) for side in line.split(SEPARATOR)]
         if len(sides) != 2 or not all(sides):
-            raise BadInput(f"{name_of(path)}:{number}: expected 'source {SEPARATOR} target'")
+            raise BadInput(f"{where}: expected 'source {SEPARATOR} target'")
         pairs.append((sides[0], sides[1]))
     return pairs

@@ -7,11 +7,11 @@ Judgements are lines of query, document and relevance, separated by tabs, under 
 from dataclasses import replace
 from pathlib import Path
 
+from regard.core.errors import BadInput, shown
 from regard.data.readers.fields import field_of, label_text, typed, value_of
 from regard.data.readers.table_format import UNQUOTED_TSV
 from regard.data.readers.tables import Table, read_cells, read_objects
 from regard.data.readers.text_files import name_of
-from regard.ground.errors import BadInput, shown
 
 Relevances = dict[str, dict[str, float]]
 """The relevance of documents by query and document."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.fields import BadExample, Dropped, parsed
-from regard.data.readers.text_files import name_of, read_lines
+from regard.data.readers.text_files import numbered_lines
 
 Numbered = list[tuple[str, str]]  # where, line
 Rows = list[tuple[str, list[str]]]  # where, cells
@@ -104,15 +104,26 @@ def counted_words(where: str, lines: Numbered, width: int = 10) -> Rows:
 def column_sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
     """Yield (where it begins, its lines) of every sentence."""
     begun: Numbered = []
-    for number, line in enumerate(read_lines(path), start=1):
-        blank = not line or line.isspace() or split_cells(line)[0] == "-DOCSTART-"
-        if not blank:
-            begun.append((f"{name_of(path)}:{number}", line))
+    for where, line in numbered_lines(path):
+        if not is_boundary(line):
+            begun.append((where, line))
         elif begun:
             yield begun[0][0], begun
             begun = []
     if begun:
         yield begun[0][0], begun
+
+
+def is_boundary(line: str) -> bool:
+    """Whether a line is between sentences: empty, or the beginning of a document."""
+    return not line or line.isspace() or split_cells(line)[0] == "-DOCSTART-"
+
+
+def is_word_line(line: str, counted: bool) -> bool:
+    """Whether a line has a word, which a tag belongs to; words may be ``counted`` (CoNLL-U)."""
+    if is_boundary(line):
+        return False
+    return not counted or _COUNTED.fullmatch(line.partition("\t")[0]) is not None
 
 
 def split_cells(line: str) -> list[str]:

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from regard.core.files import JSON
 from regard.data.readers.examples import CoreferenceExample, Mention, PronounQuestion
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.readers.sentences import sentences as sentences_of
 from regard.data.readers.tables import Table, read_cells, read_objects
-from regard.data.readers.text_files import name_of, read_lines
-from regard.ground.files import JSON
+from regard.data.readers.text_files import numbered_lines
 from regard.text.words import Span, Spans, clitic_spans
 
 Numbered = tuple[str, str]  # where, line
@@ -48,8 +48,7 @@ def coreference_columns(path: Path, dropped: Dropped = None) -> Iterator[Corefer
 def _documents(path: Path) -> Iterator[tuple[str, list[Numbered]]]:
     """Yield (where it begins, its lines, blank ones included) of each document."""
     document: list[Numbered] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{name_of(path)}:{number}"
+    for where, line in numbered_lines(path):
         if line.startswith("#begin document") and document:
             raise BadExample(where, "not CoNLL-2012", "a document begins before #end document")
         if line.startswith("#end document"):
@@ -284,8 +283,7 @@ def winobias(path: Path, dropped: Dropped = None) -> Iterator[CoreferenceExample
         name, pronoun = ends if phrases[1] in PRONOUNS else ends[::-1]
         return _question(where, text, pronoun, [name], [True])
 
-    numbered = ((f"{name_of(path)}:{n}", line) for n, line in enumerate(read_lines(path), start=1))
-    return parsed(numbered, parse, dropped)
+    return parsed(numbered_lines(path), parse, dropped)
 
 
 def _question(

@@ -12,13 +12,13 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from regard.core.batch import Ids
+from regard.core.errors import BadInput
 from regard.data.readers.fields import Dropped, parsed, typed
 from regard.data.readers.sentences import sentences
 from regard.data.readers.sources import FileSource, OneFile, read_texts
 from regard.data.readers.tables import JsonLines, read_objects
 from regard.data.readers.text_files import Arrivals, read_lines, text_blocks, whole_text
-from regard.ground.batch import Ids
-from regard.ground.errors import BadInput
 from regard.text.templates import FIELD_MARK
 
 SIZE = 1 << 16  # characters of a part, about
@@ -67,12 +67,12 @@ def text_parts(blocks: Iterable[str], *, at_lines: bool = True) -> Iterator[str]
     for block in blocks:
         rest += block
         while len(rest) - searched >= 2 * SIZE:
-            place = _place(rest, max(SIZE, searched), patterns)
-            if place is None:
+            cut = _cut_after(rest, max(SIZE, searched), patterns)
+            if cut is None:
                 searched = len(rest) - 2  # a place may need two characters before it
                 break
-            yield rest[:place]
-            rest, searched = rest[place:], 0
+            yield rest[:cut]
+            rest, searched = rest[cut:], 0
     if rest:
         yield rest
 
@@ -92,7 +92,7 @@ def batched_by_size(
         yield batch
 
 
-def _place(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | None:
+def _cut_after(text: str, start: int, patterns: Iterable[re.Pattern[str]]) -> int | None:
     """First place to cut from ``start`` on, by the first of the patterns that matches."""
     matches = (pattern.search(text, start) for pattern in patterns)
     return next((match.start() for match in matches if match is not None), None)

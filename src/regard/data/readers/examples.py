@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regard.metrics.entities import LabelledSpan
+if TYPE_CHECKING:
+    from regard.metrics.entities import LabelledSpan
 
 
 class ExampleContent(NamedTuple):
@@ -56,7 +57,7 @@ class Frame:
     """
 
     predicate: int
-    arguments: tuple[LabelledSpan, ...]
+    arguments: tuple["LabelledSpan", ...]
     sense: str = ""
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 
 Item = TypeVar("Item")
 Parsed = TypeVar("Parsed")

@@ -5,9 +5,9 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import Dropped
-from regard.ground.errors import BadInput
 
 PARTS = ("train", "dev", "test")
 WORDS = tuple(map("".join, product("bdgkmnst", "aeiou")))  # 40 words of two letters

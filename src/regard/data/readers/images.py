@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.errors import BadInput, reason_of
+from regard.core.files import check_regular, read_bytes, reading
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import BadExample, Dropped, filled, parsed
 from regard.data.readers.tables import Column, Csv, read_cells
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import check_regular, read_bytes, reading
 from regard.images.decode import SUFFIXES, can_be_read
 from regard.images.decoding_pool import DecodingPool, default_workers
 
@@ -202,9 +202,9 @@ def _arrays(
     if names and len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
         labels = f"labels from {numbers.min()} to {numbers.max()}"
         raise BadInput(f"{path}: {labels}, but only {len(names)} names")
-    for place, (image, number) in enumerate(zip(pixels, numbers.tolist(), strict=True), start=1):
+    for row, (image, number) in enumerate(zip(pixels, numbers.tolist(), strict=True), start=1):
         label = names[number] if names else str(number)
-        yield LabelledExample(f"{path}:{place}", (image,), (label,))
+        yield LabelledExample(f"{path}:{row}", (image,), (label,))
 
 
 _CHANNELS = ((), (1,), (3,))

@@ -1,13 +1,14 @@
 """Readers of published benchmarks and of plain files into examples of each task."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from regard.core.errors import BadInput, did_you_mean
 from regard.data.readers.conll import conll, conllu
 from regard.data.readers.coreference_documents import (
     coreference_columns,
@@ -27,7 +28,7 @@ from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.tables import Csv, Table
 from regard.data.readers.text_groups import group_jsonl, group_table
 from regard.data.readers.trees import sst5
-from regard.ground.errors import BadInput, did_you_mean
+from regard.data.table_columns import InputColumns
 
 Reader = Callable[..., Iterator[Example]]
 
@@ -68,14 +69,32 @@ def read(
 
     A bad example is an error with file and line; with `dropped`, it is left out and counted.
     """
+    name = _name_of(task, reader)
+    chosen = READERS[task][name]
+    return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
+
+
+def input_columns(task: str, reader: str, options: Mapping[str, object]) -> InputColumns:
+    """Columns that a reader of the task reads inputs from, if its file has any."""
+    if not (readers := READERS.get(task)):
+        return InputColumns()
+    bound = partial(readers[_name_of(task, reader)])
+    parameters = inspect.signature(bound.func).parameters
+    values = {name: options.get(name, each.default) for name, each in parameters.items()}
+    inputs = values.get("texts", values.get("words", values.get("word")))
+    columns = [*inputs] if isinstance(inputs, list | tuple) else [inputs]
+    return InputColumns.of_notes({"columns": columns, "tag_column": values.get("tag")})
+
+
+def _name_of(task: str, reader: str) -> str:
+    """The name of a reader of the task, in whatever case it is written."""
     if (readers := READERS.get(task)) is None:
         raise BadInput(f"unknown task {task!r}{did_you_mean(task, list(READERS))}")
     name = next((name for name in readers if name.lower() == reader.lower()), None)
     if name is None:
         wrong = did_you_mean(reader, list(readers))
         raise BadInput(f"no reader for task {task!r} is called {reader!r}{wrong}")
-    chosen = readers[name]
-    return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
+    return name
 
 
 def _checked(reader: Reader, name: str, options: dict[str, object]) -> dict[str, object]:

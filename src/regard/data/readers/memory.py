@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from regard.core.errors import shown
 from regard.data.readers.coreference_documents import document_of
 from regard.data.readers.documents import DocumentReader
 from regard.data.readers.examples import (
@@ -28,7 +29,6 @@ from regard.data.readers.fields import BadExample, Dropped, filled, label_text, 
 from regard.data.readers.plain import tagged_example
 from regard.data.readers.propbank import role_example
 from regard.data.readers.sentences import sentences
-from regard.ground.errors import shown
 
 
 @dataclass(frozen=True, eq=False)

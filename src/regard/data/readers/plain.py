@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.data.readers.fields import (
     NAN,
@@ -19,8 +21,6 @@ from regard.data.readers.fields import (
 from regard.data.readers.sources import Source, Unparsed, checked_text, texts_of, unparsed
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Column, Parquet, Table, read_objects
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
 
 NO_LABEL = "without a label"
 MISSING_LABEL = "the label is missing: give one, or leave the row out"

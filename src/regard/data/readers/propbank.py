@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.data.readers.conll import (
     Numbered,
     Rows,
@@ -20,8 +22,6 @@ from regard.data.readers.conll import (
 from regard.data.readers.examples import Frame, RoleExample
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, parsed, typed
 from regard.data.readers.tables import read_objects
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
 from regard.metrics.entities import OUTSIDE, LabelledSpan, spans
 from regard.metrics.roles import CONTINUED, VERB
 
@@ -58,12 +58,12 @@ def conll2005(
         if not 0 <= word < at < len(columns):
             places = f"words in column {word}, predicates in column {at}, of {len(columns)}"
             raise BadExample(where, "without a column", f"no {places}, counted from 0")
-        lemmas = [(place, cell) for place, cell in enumerate(columns[at]) if cell != NO_PREDICATE]
+        lemmas = [(index, cell) for index, cell in enumerate(columns[at]) if cell != NO_PREDICATE]
         brackets = [_bracketed(rows, number) for number in range(at + 1, len(columns))]
         _check_count(where, len(lemmas), len(brackets))
         frames = [
-            _frame(where, len(rows), place, arguments, lemma)
-            for (place, lemma), arguments in zip(lemmas, brackets, strict=True)
+            _frame(where, len(rows), index, arguments, lemma)
+            for (index, lemma), arguments in zip(lemmas, brackets, strict=True)
         ]
         return _example(where, _words(rows, word), frames)
 
@@ -220,16 +220,16 @@ def _frame(
 def _bracketed(rows: Rows, number: int) -> list[LabelledSpan]:
     """Spans of a column of brackets: `(A0*`, `*`, `*)`, `(V*)`."""
     closed, label, start = list[LabelledSpan](), "", 0
-    for place, (where, cells) in enumerate(rows):
+    for index, (where, cells) in enumerate(rows):
         cell = cells[number]
         match = _BRACKETS.fullmatch(cell)
         if match is None or (match[1] and label) or (match[2] and not (match[1] or label)):
             detail = f"column {number}: {cell!r} after {label or 'no'} open bracket"
             raise BadExample(where, "of uneven brackets", detail)
         if match[1]:
-            label, start = match[1], place
+            label, start = match[1], index
         if match[2]:
-            closed.append(LabelledSpan(start, place + 1, label))
+            closed.append(LabelledSpan(start, index + 1, label))
             label = ""
     if label:
         raise BadExample(
@@ -247,7 +247,7 @@ def _column_spans(rows: Rows, number: int) -> list[LabelledSpan]:
     if all(map(_TAG.fullmatch, cells)):
         return spans(cells)
     return [
-        LabelledSpan(place, place + 1, cell) for place, cell in enumerate(cells) if cell != OUTSIDE
+        LabelledSpan(index, index + 1, cell) for index, cell in enumerate(cells) if cell != OUTSIDE
     ]
 
 

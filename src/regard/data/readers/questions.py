@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.data.readers.examples import ChoiceExample, GoldAnswer, QuestionExample
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.readers.sources import read_json_file
 from regard.data.readers.tables import Csv, read_cells
 from regard.data.readers.text_files import name_of
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
 
 NUMBERS = ("0", "1", "2", "3")
 LETTERS, SUFFIXES = ("A", "B", "C", "D"), (".txt", ".gz", ".xz")

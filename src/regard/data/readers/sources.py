@@ -12,10 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON, status_of
 from regard.data.readers.fields import BadExample, Dropped, filled, parsed, typed
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, raw_lines, read_lines
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, status_of
 from regard.text.hansards import LANGUAGES
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class OneFile(FileSource):
         """The lines of the file; ``arrivals`` polls a stream."""
         return enumerate(raw_lines(self.path, arrivals), start=1)
 
-    def place(self, number: int) -> str:
+    def where(self, number: int) -> str:
         """The place of a line in messages."""
         return f"{name_of(self.path)}:{number}"
 
@@ -123,9 +123,9 @@ class Headings(OneFile):
         for number, raw in self.lines():
             if (title := title_of(raw)) is not None:
                 yield from _pair(heading, section)
-                heading, section = (title, self.place(number)), []
+                heading, section = (title, self.where(number)), []
             elif raw.strip():
-                section.append((raw, self.place(number)))
+                section.append((raw, self.where(number)))
         yield from _pair(heading, section)
 
 
@@ -176,12 +176,12 @@ def texts_of(source: Source, example: Unparsed) -> tuple[str, ...]:
     return tuple(LANGUAGES[language](text) for language, text in languages)
 
 
-def checked_text(text: str, place: str, longest_characters: int | None) -> str:
+def checked_text(text: str, where: str, longest_characters: int | None) -> str:
     """Return a text; refuse an empty one, and one of more than ``longest_characters``."""
-    length = len(filled(text, place))
+    length = len(filled(text, where))
     if longest_characters is not None and length > longest_characters:
         most = f"more than the {longest_characters:,} allowed (data.longest_characters)"
-        raise BadExample(place, "too long", f"{length:,} characters, {most}")
+        raise BadExample(where, "too long", f"{length:,} characters, {most}")
     return text
 
 

@@ -17,8 +17,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.readers.text_files import decoded, opened, raw_lines
-from regard.ground.errors import BadInput
 
 HEADER = re.compile(rb"(\d+)[ \t](\d+)[ \t]*\r?\n?")
 BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # bytes that text does not have
@@ -88,8 +88,8 @@ class StaticVectors:
 
     def indices_of(self, words: Iterable[str]) -> dict[int, int]:
         """Indices of the vectors of words, by place in the list; words without one are omitted."""
-        indices = ((place, self.index_of(word)) for place, word in enumerate(words))
-        return {place: index for place, index in indices if index is not None}
+        indices = ((position, self.index_of(word)) for position, word in enumerate(words))
+        return {position: index for position, index in indices if index is not None}
 
     @cached_property
     def lengths_N(self) -> np.ndarray:

@@ -12,15 +12,17 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from warnings import warn
 
+from regard.core.errors import BadInput, DataWarning, shown
 from regard.data.readers.text_files import first_bytes, name_of
-from regard.ground.errors import BadInput, DataWarning, shown
 
 LONGEST_CELL = (1 << 31) - 1  # characters; Python's default limit is 131,072
 csv.field_size_limit(LONGEST_CELL)
 SAMPLE = 1 << 16  # bytes at the beginning of a file
+LARGEST_SAMPLE = 1 << 24  # where lines are long
 DELIMITERS = (",", ";", "\t", "|")  # the first of several that fit equally well
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF8: "utf-8"}
 MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+SINGLE_BYTE = ("latin-1", "cp1252")
 UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that cp1252 does not define
 WORD = re.compile(rb"[A-Za-z\xc0-\xff]*[A-Za-z][A-Za-z\xc0-\xff]*")
 SIGNS = re.compile(rb"[\x80\x82-\x8c\x8e\x91-\x9c\x9e-\xbf]")  # quotes, dashes, currencies, ...
@@ -55,18 +57,15 @@ class TableFormat:
         if self.delimiter is not None and (
             len(self.delimiter) != 1 or self.delimiter in '"\r\n' or self.delimiter > "\x7f"
         ):
-            raise BadInput(
-                f"delimiter: {shown(self.delimiter)} is not one ASCII character, as in "
-                "delimiter = ';'"
-            )
+            fault = "is not one ASCII character, as in delimiter = ';'"
+            raise BadInput(f"{shown(self.delimiter)} {fault}", key="delimiter")
         if self.encoding is not None:
             try:
                 codecs.lookup(self.encoding)
             except (LookupError, ValueError):
-                raise BadInput(
-                    f"encoding: {shown(self.encoding)} is unknown; use utf-8, utf-16, cp1252 or "
-                    "another name that Python knows"
-                ) from None
+                known = "use utf-8, utf-16, cp1252 or another name that Python knows"
+                fault = f"{shown(self.encoding)} is unknown"
+                raise BadInput(fault, key="encoding", remedy=known) from None
 
     def declared(self, other: "TableFormat") -> "TableFormat":
         """The form with the declared values of another in place of its own."""
@@ -82,7 +81,7 @@ class TableFormat:
         header = True if names else self.header
         if None not in (self.delimiter, self.quoting, self.encoding, header):
             return replace(self, header=header)
-        sample = first_bytes(path, SAMPLE) if Path(path).is_file() else b""
+        sample = sample_bytes(path) if Path(path).is_file() else b""
         encoding = self.encoding or find_encoding(sample, path)
         first, _, rest = (text := sample_text(sample, encoding)).partition("\n")
         declared = SEPARATOR.fullmatch(first)
@@ -97,11 +96,29 @@ class TableFormat:
         return TableFormat(delimiter, quoting, encoding, header)
 
 
+def sample_bytes(path: str | Path) -> bytes:
+    """The beginning of a file: more of it where lines are long, so that some are whole."""
+    size, sample = SAMPLE, first_bytes(path, SAMPLE)
+    while size == len(sample) < LARGEST_SAMPLE and sample.count(b"\n") < 2:
+        size *= 4
+        sample = first_bytes(path, size)
+    return sample
+
+
 def find_encoding(sample: bytes, path: str) -> str:
+    """Encoding of a file by its first bytes, with a warning if it is not Unicode."""
+    encoding = encoding_of(sample)
+    if encoding in SINGLE_BYTE:
+        note = f"not UTF-8; read as {encoding}: declare another encoding if letters look wrong"
+        warn(f"{name_of(path)}: {note}", DataWarning, stacklevel=2)
+    return encoding
+
+
+def encoding_of(sample: bytes) -> str:
     """Encoding by byte order mark, else UTF-16, UTF-8, cp1252 or Latin-1 by the bytes themselves.
 
-    A file that is not UTF-8 is read as cp1252 or Latin-1, with a warning, if its other bytes are
-    letters in words, or signs of these encodings; otherwise it is taken for damaged UTF-8.
+    What is not UTF-8 is cp1252 or Latin-1 if its other bytes are letters in words, or signs of
+    these encodings; otherwise it is taken for damaged UTF-8.
     """
     for mark, encoding in MARKS.items():
         if sample.startswith(mark):
@@ -116,10 +133,8 @@ def find_encoding(sample: bytes, path: str) -> str:
     plain, other = letters + len(SIGNS.findall(sample)), sum(byte > 0x7F for byte in sample)
     if _has_utf8(sample) or plain * 10 < other * 9:
         return "utf-8"
-    encoding = "latin-1" if UNDEFINED.search(sample) else "cp1252"
-    note = f"not UTF-8; read as {encoding}: declare another encoding if letters look wrong"
-    warn(f"{name_of(path)}: {note}", DataWarning, stacklevel=2)
-    return encoding
+    undefined, western = SINGLE_BYTE
+    return undefined if UNDEFINED.search(sample) else western
 
 
 def _is_utf8(sample: bytes) -> bool:
@@ -136,10 +151,13 @@ def _has_utf8(sample: bytes) -> bool:
 
 
 def sample_text(sample: bytes, encoding: str) -> str:
-    """The text of a sample, without its last line if that may be cut."""
+    """The text of a sample, without its last line if that may be cut and is not the only one."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample).removeprefix("\ufeff")
-    whole = text if len(sample) < SAMPLE else text[: text.rfind("\n") + 1]
-    return whole.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n")
+    if "\n" not in text:  # of an old Mac
+        text = text.replace("\r", "\n")
+    whole = text[: text.rfind("\n") + 1]
+    return whole if len(sample) >= SAMPLE and whole.strip() else text
 
 
 def find_delimiter(text: str, quoting: bool, names: Sequence[str] = ()) -> str:

@@ -11,6 +11,9 @@ from types import ModuleType
 from typing import NamedTuple, Self, cast
 from warnings import warn
 
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, DataWarning, first_names, reason_of
+from regard.core.files import JSON
 from regard.data.readers.fields import (
     BadExample,
     Dropped,
@@ -25,9 +28,6 @@ from regard.data.readers.fields import (
 from regard.data.readers.sources import Examples, NumberedLines, OneFile
 from regard.data.readers.table_format import CSV, SEPARATOR, TSV, TableFormat
 from regard.data.readers.text_files import Arrivals, coded_lines, decoded, first_bytes
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput, DataWarning, reason_of
-from regard.ground.files import JSON
 
 Column = int | str
 PARQUET = b"PAR1"  # the first bytes of a file
@@ -58,7 +58,7 @@ class ColumnFile(OneFile):
     def examples(self) -> Examples:
         source, _, lines = self.opened()
         for number, raw in lines:
-            where = self.place(number)
+            where = self.where(number)
             yield [where] * len(source.columns), partial(source.decode, raw, where)
 
     def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
@@ -146,10 +146,11 @@ class Table(ColumnFile):
         first = next(lines, None)
         if first is None:
             raise BadInput(f"{self.name}: empty, without a header")
-        where = self.place(first[0])
+        where = self.where(first[0])
         header = table.cells(decoded(first[1], where), where)
         if self.form.header is None and self.columns and not names:
-            note = f"the first line is read as the header ({', '.join(header)}), not as an example"
+            names_read = first_names(header)
+            note = f"the first line is read as the header ({names_read}), not as an example"
             warn(f"{self.name}: {note}", DataWarning, stacklevel=2)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
@@ -162,7 +163,7 @@ class Table(ColumnFile):
             elif column in header:
                 columns.append(header.index(column))
             elif column not in self.optional:
-                raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
+                raise BadInput(f"{where}: no column {column!r} among {first_names(header)!r}")
         table = replace(table, columns=tuple(columns), most_cells=self.limit(header))
         return OpenTable(table, tuple(header), lines)
 
@@ -232,7 +233,7 @@ class Parquet(ColumnFile):
 
     def examples(self) -> Examples:
         for number, record in enumerate(parquet_records(self.path), start=1):
-            where = self.place(number)
+            where = self.where(number)
             yield [where] * len(self.columns), partial(self.texts_in, record, where)
 
     def texts_in(self, record: dict[str, JSON], where: str) -> tuple[str, ...]:
@@ -289,7 +290,7 @@ def read_cells(table: Table, dropped: Dropped = None) -> Iterator[tuple[str, tup
 def read_objects(path: Path, dropped: Dropped) -> Iterator[tuple[str, dict[str, JSON]]]:
     """Read (where, object) of every line of JSON."""
     source = JsonLines(str(path), ())
-    lines = ((source.place(number), raw) for number, raw in source.lines())
+    lines = ((source.where(number), raw) for number, raw in source.lines())
 
     def parse(where: str, raw: bytes) -> tuple[str, dict[str, JSON]]:
         return where, json_object(filled(decoded(raw, where), where), where)

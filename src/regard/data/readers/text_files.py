@@ -14,17 +14,22 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
+from regard.core.errors import BadInput
+from regard.core.files import check_name
 from regard.data.readers.fields import BadExample
-from regard.ground.errors import BadInput
-from regard.ground.files import check_name
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 STDIN, LINE_FEED = "-", "\n"
 PACKED = (".gz", ".xz")  # suffixes of compressed files
 BLOCK = 1 << 20  # bytes of a running text that are read at once
+BEGINNING = 1 << 16  # bytes by which line ends are recognised
 END = 3  # bytes by which a line that is too long is longer, with its end or without
 TO_UTF8 = "convert the file, as by iconv -f WINDOWS-1252 -t UTF-8"
+UTF16_MARK = (0xFE, 0xFF)  # the first byte of a file in UTF-16
 CHUNK = 1 << 16  # bytes read at once: the capacity of a pipe
 LONGEST = 1 << 26  # bytes of a line: a device or an archive may have no line ends at all
 
@@ -47,7 +52,7 @@ class Arrivals:
     def lines(self, stream: BinaryIO) -> Iterator[bytes]:
         """The lines of ``stream`` with their line ends."""
         if not _may_pause(stream):
-            yield from iter(partial(stream.readline, self.longest + END), b"")
+            yield from iter(partial(with_line_feeds(stream).readline, self.longest + END), b"")
             return
         self._stream = stream
         while True:
@@ -92,6 +97,36 @@ def _may_pause(stream: BinaryIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 
+class _CarriageReturns(io.RawIOBase):
+    """A stream of bytes with a line feed in place of each carriage return."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer).cast("B")
+        chunk = self._stream.read(len(view)).replace(b"\r", b"\n")
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def with_line_feeds(stream: BinaryIO) -> BinaryIO:
+    """The stream, with line feeds if its lines end in carriage returns alone, as on old Macs.
+
+    Those are recognised at its beginning, which then has no line feed.
+    """
+    try:
+        beginning = cast(io.BufferedReader, stream).peek(BEGINNING)
+    except AttributeError:  # a stream in memory
+        return stream
+    if b"\r" not in beginning[:-1] or {*b"\n\0"} & {*beginning}:
+        return stream
+    return cast(BinaryIO, io.BufferedReader(_CarriageReturns(stream), BEGINNING))
+
+
 def name_of(path: str | Path) -> str:
     """The name of a file in messages."""
     return "standard input" if str(path) == STDIN else str(path)
@@ -131,7 +166,7 @@ def coded_lines(
         return
     number = 0
     with opened(path) as file:
-        text = io.TextIOWrapper(file, encoding, newline="\n")
+        text = io.TextIOWrapper(with_line_feeds(file), encoding, newline="\n")
         try:
             for number, line in enumerate(iter(partial(text.readline, LONGEST), ""), start=1):
                 if len(line) >= LONGEST:
@@ -149,12 +184,18 @@ def coded_lines(
 def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
     """The lines of a UTF-8 file, of standard input (``-``), or of a .gz or .xz file.
 
-    Only a line feed (after an optional carriage return) ends a line: other line separators of
-    Unicode occur inside sentences, and parallel files must stay parallel. ``arrivals`` tells
-    whether the next line has arrived.
+    Only a line feed (after an optional carriage return) ends a line, or a carriage return in a
+    file that begins without line feeds: other line separators of Unicode occur inside sentences,
+    and parallel files must stay parallel. ``arrivals`` tells whether the next line has arrived.
     """
+    return (line for _, line in numbered_lines(path, arrivals))
+
+
+def numbered_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[tuple[str, str]]:
+    """Read (where, line) of every line of a file, as ``read_lines``."""
     for number, raw in enumerate(raw_lines(path, arrivals), start=1):
-        yield decoded(raw, f"{name_of(path)}:{number}")
+        where = f"{name_of(path)}:{number}"
+        yield where, decoded(raw, where)
 
 
 def whole_text(path: str | Path) -> str:
@@ -168,8 +209,9 @@ def text_blocks(path: str | Path) -> Iterator[str]:
     decoder, held = codecs.getincrementaldecoder("utf-8")(), ""
     with opened(path) as file:
         mark, ended = "\ufeff", False  # a byte order mark goes at the start
+        stream = with_line_feeds(file)
         while not ended:
-            raw = file.read(BLOCK)
+            raw = stream.read(BLOCK)
             ended = not raw
             try:
                 text = held + decoder.decode(raw, final=ended)
@@ -200,7 +242,9 @@ def decoded(raw: bytes, where: str) -> str:
 
 def _not_utf8(where: str, byte: int, column: int) -> BadExample:
     place = f"byte 0x{byte:02x} at column {column}"
-    return BadExample(where, "not UTF-8", f"not UTF-8 ({place}); {TO_UTF8}")
+    is_utf16 = column == 1 and byte in UTF16_MARK
+    remedy = TO_UTF8.replace("WINDOWS-1252", "UTF-16") if is_utf16 else TO_UTF8
+    return BadExample(where, "not UTF-8", f"not UTF-8 ({place}); {remedy}")
 
 
 @contextlib.contextmanager
@@ -224,10 +268,10 @@ def _open(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
         case ".gz":
             if path.stat().st_size == 0:  # gzip itself takes this for an archive of nothing
                 raise EOFError("it holds no bytes")
-            return io.BufferedReader(gzip.open(path))
+            return io.BufferedReader(gzip.open(path), BEGINNING)
         case ".xz":
-            return io.BufferedReader(lzma.open(path))
-    return path.open("rb")
+            return io.BufferedReader(lzma.open(path), BEGINNING)
+    return path.open("rb", buffering=BEGINNING)
 
 
 def suffix_of(path: str | Path) -> str:

@@ -7,13 +7,13 @@ texts and a score of their similarity.
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import Dropped, field_of, filled, label_text, parsed, value_of
 from regard.data.readers.plain import labelled
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.tables import Column, Table, read_objects
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
 
 
 def group_table(

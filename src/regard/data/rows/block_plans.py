@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.data.counter_rng import below, streams, uniform
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import Passage, PlanRows, room_in
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
+from regard.data.rows.row_plans import Passage, PlanRows, positions_in_rows, room_in
 from regard.text.templates import RowFrame
 
 
@@ -33,11 +33,11 @@ class TokenStream:
         borders = self.documents.borders
         return borders if self.separator is None else borders + np.arange(len(borders))
 
-    def at(self, places_N: np.ndarray) -> np.ndarray:
+    def at(self, positions_N: np.ndarray) -> np.ndarray:
         """The tokens at these places."""
-        document_N = np.searchsorted(self.borders, places_N, side="right") - 1
-        within_N = places_N - self.borders[document_N] - (self.separator is not None)
-        tokens_N = np.full(len(places_N), self.separator or 0, np.int32)
+        document_N = np.searchsorted(self.borders, positions_N, side="right") - 1
+        within_N = positions_N - self.borders[document_N] - (self.separator is not None)
+        tokens_N = np.full(len(positions_N), self.separator or 0, np.int32)
         inside_M = np.flatnonzero(within_N >= 0)
         changes = np.flatnonzero(np.diff(document_N[inside_M])) + 1
         for run in np.split(inside_M, changes) if len(inside_M) else ():
@@ -55,11 +55,11 @@ class SentenceStream(TokenStream):
 
     separator: None = None
 
-    def at(self, places_N: np.ndarray) -> np.ndarray:
+    def at(self, positions_N: np.ndarray) -> np.ndarray:
         first_token = self.documents.first_token
-        sentence_N = np.searchsorted(first_token, places_N, side="right") - 1
-        mirrored_N = first_token[sentence_N] + first_token[sentence_N + 1] - 1 - places_N
-        return np.stack([super().at(places_N), super().at(mirrored_N)], axis=1)
+        sentence_N = np.searchsorted(first_token, positions_N, side="right") - 1
+        mirrored_N = first_token[sentence_N] + first_token[sentence_N + 1] - 1 - positions_N
+        return np.stack([super().at(positions_N), super().at(mirrored_N)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +124,8 @@ class FramedBlocks:
         parts = np.array([*self.frame.before, *text, *self.frame.after], np.int32)
         first, size = len(self.frame.before), self._size
         tokens_RT = np.tile(parts[:, 0], (len(rows), 1))
-        places_RT = np.asarray(rows)[:, None] * size + np.arange(size)
-        tokens_RT[:, first : first + size] = self.stream.at(places_RT.ravel()).reshape(-1, size)
+        positions_RT = np.asarray(rows)[:, None] * size + np.arange(size)
+        tokens_RT[:, first : first + size] = self.stream.at(positions_RT.ravel()).reshape(-1, size)
         return [Passage(TokenRow(tokens, parts[:, 1]), None) for tokens in tokens_RT]
 
     @property
@@ -207,7 +207,7 @@ def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) ->
     """Plan of every text cut at multiples of ``longest``, or first at ``shift`` if it is not 0."""
     lengths = np.diff(texts)
     counts = -(-(lengths + (longest - shift) % longest) // longest)
-    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    number = positions_in_rows(counts)
     starts = np.repeat(texts[:-1], counts)
     begin = starts + np.maximum(number * longest - (longest - shift) % longest, 0)
     last = number == np.repeat(counts, counts) - 1

@@ -10,9 +10,9 @@ from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.data.readers.examples import Mention
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 Pieces = Sequence[Sequence[int]]  # tokens of each word

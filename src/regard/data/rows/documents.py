@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.core.errors import BadInput
+from regard.core.workers import StartWorkers
 from regard.data.batches import shards
 from regard.data.batches.duplicates import write_unique
 from regard.data.batches.shards import (
@@ -32,8 +34,6 @@ from regard.data.readers.documents import (
 )
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.memory import MemoryExamples
-from regard.ground.errors import BadInput
-from regard.ground.workers import StartWorkers
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
 WHOLE_FORMAT = "regard texts 2"  # of documents that are not split

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.core.batch import TokenRow
 from regard.data.counter_rng import streams, uniform
-from regard.ground.batch import TokenRow
 
 FACTORIZATION = 5  # appended to the key, which other draws use too
 CONTEXT = -1  # the order of tokens that are only seen

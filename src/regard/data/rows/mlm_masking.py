@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.counter_rng import below, bits, streams, uniform
-from regard.ground.errors import BadInput
+from regard.data.rows.row_plans import positions_in_rows
 
 Array = np.ndarray
-MOST = 1 << 16  # limit of rows and of tokens in a row: row, random bits and position share 64 bits
+MOST = 1 << 16  # limit of tokens in a row: each has as many counters of a kind
 MASKING = 3  # appended to the key, which other draws use too
 # Counters in the stream of a row, after those that order its words.
 FATE, OTHER, COUNT = MOST, 2 * MOST, 3 * MOST
@@ -100,8 +101,8 @@ class TokenMasker:
         `joined` is a mask of tokens that are chosen together with the token before.
         """
         lengths = np.asarray(lengths, np.int64)
-        if len(lengths) > MOST or lengths.max(initial=0) > MOST:
-            raise ValueError(f"more than {MOST:,} rows, or tokens in a row")
+        if lengths.max(initial=0) > MOST:
+            raise ValueError(f"more than {MOST:,} tokens in a row")
         first = np.cumsum(lengths) - lengths
         stream = streams((*key, MASKING), numbers)
         positions = self._choose(np.asarray(tokens), lengths, first, stream, joined)
@@ -127,26 +128,22 @@ class TokenMasker:
     ) -> Array:
         """The chosen positions, sorted: words are chosen in random order as long as they fit."""
         free = ~self.special[tokens]
-        begin = free
-        if self.word_starts is not None:
-            after_free = np.append(False, free[:-1])  # the first of a row follows no word
-            after_free[first[lengths > 0]] = False
-            begin = free & (self.word_starts[tokens] | ~after_free)
-        begin = begin if joined is None else begin & ~joined
-        words = np.flatnonzero(begin)
-        sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(words))
+        begins = self._word_begins(tokens, free, first[lengths > 0])
+        begins = begins if joined is None else begins & ~joined
+        words = np.flatnonzero(begins)
+        sizes = np.bincount(np.cumsum(begins)[free] - 1, minlength=len(words))
         row_of_token = np.repeat(np.arange(len(lengths)), lengths)
         row = row_of_token[words]
         at = words - first[row]
 
         draws = bits(stream[row], at)
-        if self.geometric is not None and len(words):
+        if self.geometric is not None and len(words):  # the least draw of its tokens
             inside = np.flatnonzero(free)
             row_of_token = row_of_token[inside]
             of_tokens = bits(stream[row_of_token], inside - first[row_of_token])
             draws = np.minimum.reduceat(of_tokens, np.searchsorted(inside, words))
-        draws = draws >> np.uint64(32) << np.uint64(16)
-        order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | at.astype(np.uint64))
+        fraction = (draws >> np.uint64(32)) * 2.0**-32  # 32 bits: row + fraction is exact
+        order = np.argsort(row + fraction, kind="stable")
         room = self.masked_count(lengths)
         if self.ngrams == 1:
             chosen = order[fitting(sizes[order], row[order], room)]
@@ -156,8 +153,15 @@ class TokenMasker:
             overlap = self.geometric is not None
             chosen = fitting_ngrams(order, counts, sizes, row, room, overlap=overlap)
         sizes = sizes[chosen]
-        starts = np.repeat(words[chosen] - np.cumsum(sizes) + sizes, sizes)
-        return np.sort(starts + np.arange(len(starts)))
+        return np.sort(np.repeat(words[chosen], sizes) + positions_in_rows(sizes))
+
+    def _word_begins(self, tokens: Array, free: Array, row_begins: Array) -> Array:
+        """Mask of the tokens that begin a word, or, without ``word_starts``, of all free tokens."""
+        if self.word_starts is None:
+            return free
+        after_free = np.append(False, free[:-1])
+        after_free[row_begins] = False
+        return free & (self.word_starts[tokens] | ~after_free)
 
     def _draw_counts(self, follows: Array, drawn: Array) -> Array:
         """Draw the number of words of the n-gram at each word, among those that fit into the text.

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
 from regard.data.rows.documents import Documents
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 
 
@@ -53,7 +53,7 @@ class RowPlan:
         frame = self.frame
         counts = self.first[rows + 1] - self.first[rows]
         opening = np.cumsum(counts) - counts  # each row's first span, among the spans of `rows`
-        number = np.arange(counts.sum()) - np.repeat(opening, counts)
+        number = positions_in_rows(counts)
         span = np.repeat(self.first[rows], counts) + number
         begin, end = self.begin[span], self.end[span]
         opens, closes = number == 0, number == np.repeat(counts, counts) - 1
@@ -151,5 +151,9 @@ def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
     """First token of every sentence, after sentences longer than `room` are split."""
     lengths = np.diff(token)
     parts = -(-lengths // room)
-    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
-    return np.append(np.repeat(token[:-1], parts) + number * room, token[-1])
+    return np.append(np.repeat(token[:-1], parts) + positions_in_rows(parts) * room, token[-1])
+
+
+def positions_in_rows(lengths: np.ndarray) -> np.ndarray:
+    """Position in its row of each token of rows of these lengths, end to end."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.counter_rng import below, binomial, streams, uniform
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import RowPlan, room_in
-from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 
 Key = tuple[int, ...]

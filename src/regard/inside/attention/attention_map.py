@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput
-from regard.inside.views.markup import write_rendering
-from regard.inside.views.matrix_svg import draw_attention
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput
+from regard.views.markup import write_rendering
+from regard.views.matrix_svg import draw_attention
 
 MOST_DRAWN = 4_096  # weights of a drawing that is saved in notebooks
 

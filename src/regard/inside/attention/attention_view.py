@@ -12,17 +12,17 @@ import numpy as np
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import MOST_DRAWN, AttentionMap
+from regard.inside.attention.attention_record import attention_record
 from regard.inside.record import Records
-from regard.inside.views.attention_record import attention_record
-from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import clip, escape_line, write_rendering
-from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.pages import RecordPage
-from regard.inside.views.view_record import ViewRecord
 from regard.tasks.question_answering import AnswerPrediction
+from regard.views.attention_text import Paint, colour_cell, heat_map, shade_cell
+from regard.views.markup import clip, converted_drawing, escape_line, write_rendering
+from regard.views.matrix_svg import draw_attention
+from regard.views.pages import RecordPage
+from regard.views.view_record import ViewRecord
 
 
 class TextPrinter(Protocol):
@@ -52,13 +52,13 @@ class View(RecordPage):
         """Render as a standalone SVG file."""
 
     def png(self) -> bytes:
-        """Render as a PNG file; only views of images support it."""
-        raise BadInput("only the attention on an image is drawn as PNG: write SVG or HTML")
+        """Render as a PNG file; a view of text needs the library CairoSVG."""
+        return converted_drawing(self.svg(), ".png")
 
     def save(self, path: str | Path) -> None:
-        """Write a page (.html) or a drawing (.svg; .png of an image), by the suffix of ``path``.
+        """Write a page (.html) or a drawing (.svg, .png, .pdf), by the suffix of ``path``.
 
-        Missing folders are created.
+        Missing folders are created. Texts as .png, and all .pdf, need the library CairoSVG.
         """
         write_rendering(path, {".html": self.html, ".svg": self.svg, ".png": self.png})
 

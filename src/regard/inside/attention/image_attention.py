@@ -6,17 +6,17 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 from rich.text import Text
 
-from regard.ground.errors import BadInput, shown
+from regard.core.errors import BadInput, shown
 from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_record import attention_record
 from regard.inside.attention.attention_view import AttentionView
 from regard.inside.record import Record
-from regard.inside.views.attention_record import attention_record
-from regard.inside.views.attention_text import Paint, heat_map
-from regard.inside.views.markup import clip
-from regard.inside.views.panels import Panel, Sheet, lay_out, png_bytes
-from regard.inside.views.view_record import ViewRecord
 from regard.text.segmentation import LabelledImage
+from regard.views.attention_text import Paint, heat_map
+from regard.views.markup import clip
+from regard.views.panels import Panel, Sheet, lay_out, png_bytes
+from regard.views.view_record import ViewRecord
 
 CLASS, MEAN = "class", "mean"
 CLASSES = 10  # listed classes of an image

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inference.classifier import TextPrediction
+from regard.inference.model_runner import ModelRunner
 from regard.inference.resolver import Resolver
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_view import AttentionView, View
 from regard.inside.attention.image_attention import ImageAttention
 from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.word_weights import WordWeights
-from regard.inside.inspected_model import InspectedModel
 from regard.inside.record import BACK, record
 from regard.models.attention_site import require_causal
 from regard.models.label_heads import LabelHead, SpanHead
@@ -29,7 +29,7 @@ VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
 
 
 def look(
-    model: InspectedModel,
+    model: ModelRunner,
     predict: Predict,
     first: Any,
     second: str | None = None,
@@ -58,7 +58,7 @@ def look(
     if second is not None and not check_text(second, 1).strip():
         raise BadInput("the second text (target) is empty; leave it out, or give its words")
     if second is None:
-        second = model.runner.default_target(check_text(first, 1))
+        second = model.default_target(check_text(first, 1))
     alone = second is None and any(site.between_texts for site in sites)
     if alone and SpanHead.name in model.facts.head_names:
         raise BadInput("this model reads a question and a context: give the context as the target")
@@ -114,7 +114,7 @@ def _predicted(outputs: Outputs, predict: Predict, inputs: object) -> TextPredic
     return cast(TextPrediction, predict([inputs])[0])
 
 
-def score_induction(model: InspectedModel, text: str, *, repeat: bool) -> InductionScores:
+def score_induction(model: ModelRunner, text: str, *, repeat: bool) -> InductionScores:
     """Induction score of each head of a causal model on a text, or on its tokens twice."""
     site = require_causal(model.facts.attention_sites)
     rows = model.read(text, repeat=repeat)

@@ -11,11 +11,11 @@ from regard.inference.classifier import TextPrediction
 from regard.inside.attention.attention_map import merge
 from regard.inside.attention.attention_view import View
 from regard.inside.record import Records
-from regard.inside.views.attention_text import LEVELS
-from regard.inside.views.markup import escape_line
-from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.view_record import ViewRecord
-from regard.inside.views.word_marks import mark_word, word_lines
+from regard.views.attention_text import LEVELS
+from regard.views.markup import escape_line
+from regard.views.matrix_svg import draw_attention
+from regard.views.view_record import ViewRecord
+from regard.views.word_marks import mark_word, word_lines
 
 CAPTION = "pooling weight of each word"
 

@@ -8,8 +8,10 @@ from functools import cached_property
 import numpy as np
 from rich.text import Text
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.inference.inputs import title_of
+from regard.inference.model_runner import ModelRunner
 from regard.inside.attention.attention_view import View
 from regard.inside.attribution.faithfulness import DeletionCurves, agreement, deletion_curves
 from regard.inside.attribution.methods import (
@@ -22,15 +24,14 @@ from regard.inside.attribution.methods import (
     methods,
 )
 from regard.inside.attribution.target_function import TargetFunction
-from regard.inside.inspected_model import InspectedModel, title_of
-from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.line_chart import Chart, ChartLine
-from regard.inside.views.markup import clip, escape_line
-from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.panels import Panel, Sheet, lay_out, png_bytes
-from regard.inside.views.view_record import ViewRecord
-from regard.inside.views.word_marks import draw_bars, word_lines
 from regard.text.segmentation import LabelledImage
+from regard.views.attention_text import colour_cell, heat_map, shade_cell
+from regard.views.line_chart import Chart, ChartLine
+from regard.views.markup import clip, escape_line
+from regard.views.matrix_svg import draw_attention
+from regard.views.panels import Panel, Sheet, lay_out, png_bytes
+from regard.views.view_record import ViewRecord
+from regard.views.word_marks import draw_bars, word_lines
 
 ALL = "all"
 MATRIX = "integrated"  # the method whose matrix is drawn, of several
@@ -229,23 +230,26 @@ def _peak(values: np.ndarray) -> float:
 
 
 def attribute(
-    model: InspectedModel,
+    model: ModelRunner,
     text: object,
     target: str | None = None,
     method: str = ALL,
     *,
     token: int | None = None,
     steps: int = STEPS,
+    most_steps: int = MOST_STEPS,
     subwords: bool = False,
     deletion: bool = True,
 ) -> Attributions:
     """Attribute a prediction to the words of a text, or to the patches of an image.
 
     See ``TargetFunction.of`` for ``target`` and ``token``. ``method`` is one of ``methods()``, or
-    "all" that this model allows; ``steps`` is the first number of steps of integrated gradients.
+    "all" that this model allows; ``steps`` is the first number of steps of integrated gradients,
+    which are doubled up to ``most_steps``.
     Without ``deletion`` there are no deletion curves, which take most of the time.
     """
-    known = methods(check_whole("steps", steps, 1, MOST_STEPS))
+    first = check_whole("steps", steps, 1, MOST_STEPS)
+    known = methods(first, check_whole("most_steps", most_steps, 1, MOST_STEPS))
     if method not in (ALL, *known):
         raise BadInput(f"method must be one of all, {', '.join(known)}, not {shown(method)}")
     function = TargetFunction.of(model, text, target, token=token, subwords=subwords)

@@ -7,11 +7,11 @@ from typing import cast
 
 import numpy as np
 
-from regard.ground.batch import ImageRow
-from regard.ground.errors import BadInput, shown
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.batch import ImageRow
+from regard.core.errors import BadInput, shown
+from regard.inference.model_runner import ModelRunner
 from regard.inside.masked_text import read_with_masks
-from regard.text.segmentation import LabelledImage, LabelledRow, TokenLabels
+from regard.text.segmentation import LabelledImage, LabelledRow, LabelledRows, TokenLabels
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 ROLES = {"mask": "the mask token", "pad": "the padding token", "unk": "the unknown token"}
@@ -48,7 +48,7 @@ class InputWords:
 
 
 def read_input(
-    model: InspectedModel, text: object, second: str | None = None, *, subwords: bool = False
+    model: ModelRunner, text: object, second: str | None = None, *, subwords: bool = False
 ) -> InputWords:
     """Read a text, two texts or an image.
 
@@ -75,7 +75,7 @@ def read_input(
     return InputWords(rows, words, groups, replaced, name)
 
 
-def replacement_token(model: InspectedModel) -> tuple[str, int | np.ndarray] | None:
+def replacement_token(model: ModelRunner) -> tuple[str, int | np.ndarray] | None:
     """Name and id of the token that replaces words: mask, padding or unknown; None: no such."""
     tokenizer = require_tokenizer(model.tokenizer)
     vocabulary = tokenizer.vocabularies[0]  # of the source
@@ -90,7 +90,7 @@ def replacement_token(model: InspectedModel) -> tuple[str, int | np.ndarray] | N
     return None
 
 
-def _read_image(model: InspectedModel, image: object) -> InputWords:
+def _read_image(model: ModelRunner, image: object) -> InputWords:
     rows = model.read(image)
     row = cast(LabelledImage, rows["trunk"])
     values_CHW = row.row.read()

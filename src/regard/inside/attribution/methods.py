@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.attribution.target_function import TargetFunction
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import ModelFacts
@@ -64,11 +64,14 @@ def gradient_times_input(function: TargetFunction) -> MethodResult:
     return MethodResult(function.by_word(torch.cat(products).cpu().numpy()))
 
 
-def integrated_gradients(function: TargetFunction, steps: int = STEPS) -> MethodResult:
+def integrated_gradients(
+    function: TargetFunction, steps: int = STEPS, most: int = MOST_STEPS
+) -> MethodResult:
     """Integrated gradients (Sundararajan et al., 2017, arXiv:1703.01365, equation 1).
 
     The path from the baseline to the input is a line, integrated by Gauss-Legendre quadrature. The
-    number of steps is doubled until attributions sum to f(x) − f(baseline) within 1%, or up to 512.
+    number of steps is doubled until attributions sum to f(x) − f(baseline) within 1%, or up to
+    ``most``.
     """
     words = len(function.given.words)
     ends_2M = function.scores_without(np.stack([np.ones(words, bool), np.zeros(words, bool)]))
@@ -77,7 +80,7 @@ def integrated_gradients(function: TargetFunction, steps: int = STEPS) -> Method
         values_ML = _integrate(function, steps)
         sum_M = values_ML.sum(1)
         error = max(map(_error, sum_M.tolist(), difference_M.tolist()))
-        if error <= COMPLETE or 2 * steps > MOST_STEPS:
+        if error <= COMPLETE or 2 * steps > most:
             known = Completeness(steps, tuple(sum_M.tolist()), tuple(difference_M.tolist()), error)
             return MethodResult(function.by_word(values_ML), known)
         steps *= 2
@@ -121,12 +124,27 @@ def rollout(function: TargetFunction) -> MethodResult:
     In a decoder, cross-attention and the identity count one half each, as self-attention does.
     """
     weights = _attention(function, _mean_of_heads)
+    return MethodResult(function.by_word(_follow(function, weights, _rolled, _rolled_decoder)))
 
-    def step(attention_MLS: np.ndarray) -> np.ndarray:
-        mixed_MLS = attention_MLS + np.eye(attention_MLS.shape[-1])
-        return mixed_MLS / mixed_MLS.sum(-1, keepdims=True)
 
-    return MethodResult(function.by_word(_follow(function, weights, step)))
+def _rolled(attention_MLS: np.ndarray) -> np.ndarray:
+    mixed_MLS = attention_MLS + np.eye(attention_MLS.shape[-1])
+    return mixed_MLS / mixed_MLS.sum(-1, keepdims=True)
+
+
+def _rolled_decoder(
+    source_MLL: np.ndarray, layers: Sequence[tuple[np.ndarray | None, np.ndarray]]
+) -> np.ndarray:
+    """Rollout (targets, queries, tokens) over the tokens of the source and the written words."""
+    targets, written, length = layers[0][1].shape
+    joint = np.concatenate([source_MLL, np.zeros((targets, written, length))], axis=1)
+    for self_MTT, cross_MTL in layers:
+        for block, start in ((self_MTT, length), (cross_MTL, 0)):
+            if block is not None:
+                mixed = np.zeros((targets, length + written, length + written))
+                mixed[:, length:, start : start + block.shape[-1]] = block
+                joint = _rolled(mixed) @ joint
+    return joint[:, length:]
 
 
 def raw_attention(function: TargetFunction) -> MethodResult:
@@ -136,21 +154,52 @@ def raw_attention(function: TargetFunction) -> MethodResult:
     """
     weights = _attention(function, _mean_of_heads)
     last = {site: layers[-1:] for site, layers in weights.items() if site.kind == "self"}
-    return MethodResult(function.by_word(_follow(function, last, lambda layer_MLS: layer_MLS)))
+    flow = _follow(function, last, lambda layer_MLS: layer_MLS, _rolled_decoder)
+    return MethodResult(function.by_word(flow))
 
 
 def attention_times_gradient(function: TargetFunction) -> MethodResult:
     """Relevance by attention and its gradients (Chefer et al., 2021, arXiv:2103.15679, section 3).
 
-    The mean over heads of the positive part of A ⊙ ∂f/∂A is added to the identity in each layer,
-    and layers are multiplied. The identity, a token's relevance to itself, is left out at the end.
+    Ā is the mean over heads of the positive part of A ⊙ ∂f/∂A; self-attention adds Ā·R to each
+    relevance R of its tokens (equations 5 to 7). The identity, a token's relevance to itself, is
+    left out at the end.
     """
     weights = _attention(function, _positive_products)
 
     def step(attention_MLS: np.ndarray) -> np.ndarray:
         return attention_MLS + np.eye(attention_MLS.shape[-1])
 
-    return MethodResult(function.by_word(_follow(function, weights, step, to_itself=False)))
+    flow = _follow(function, weights, step, _relevance_of_decoder, to_itself=False)
+    return MethodResult(function.by_word(flow))
+
+
+def _relevance_of_decoder(
+    source_MLL: np.ndarray, layers: Sequence[tuple[np.ndarray | None, np.ndarray]]
+) -> np.ndarray:
+    """Relevance (targets, queries, tokens) of the source to the words that are written.
+
+    Self-attention is as in the encoder; cross-attention adds norm(R_tt)ᵀ·Ā·norm(R_ss) (equations 8
+    to 10), with the relevance of written words R_tt and of source tokens R_ss to each other.
+    """
+    targets, written, length = layers[0][1].shape
+    own_MTT = np.broadcast_to(np.eye(written), (targets, written, written))
+    flow_MTL = np.zeros((targets, written, length))
+    from_source_MLL = _normalised(source_MLL)
+    for self_MTT, cross_MTL in layers:
+        if self_MTT is not None:
+            flow_MTL = flow_MTL + self_MTT @ flow_MTL
+            own_MTT = own_MTT + self_MTT @ own_MTT
+        flow_MTL = flow_MTL + _normalised(own_MTT).swapaxes(1, 2) @ cross_MTL @ from_source_MLL
+    return flow_MTL
+
+
+def _normalised(relevance_MLL: np.ndarray) -> np.ndarray:
+    """Relevance whose rows, without the identity, sum to 1 (equations 8 and 9)."""
+    identity = np.eye(relevance_MLL.shape[-1])
+    others_MLL = relevance_MLL - identity
+    sum_ML1 = others_MLL.sum(-1, keepdims=True)
+    return np.divide(others_MLL, sum_ML1, np.zeros_like(others_MLL), where=sum_ML1 > 0) + identity
 
 
 FOLLOWED = ("self", "cross", "pool")
@@ -202,12 +251,15 @@ def _follow(
     function: TargetFunction,
     attention: Attention,
     step: Callable[[np.ndarray], np.ndarray],
+    decoder: Callable[[np.ndarray, Sequence[tuple[np.ndarray | None, np.ndarray]]], np.ndarray],
     *,
     to_itself: bool = True,
 ) -> np.ndarray:
     """Flow (targets, tokens) from the tokens that decide to the input's tokens, layer by layer.
 
-    Without ``to_itself``, the identity is left out where tokens of the input decide.
+    ``decoder`` goes on from the flow in the source through layers of (self-attention or None,
+    cross-attention). Without ``to_itself``, the identity is left out where tokens of the input
+    decide.
     """
     by_kind = {(site.side, site.kind): layers for site, layers in attention.items()}
     targets, length = len(function.targets.names), len(function.x_LD)
@@ -220,16 +272,9 @@ def _follow(
         flow_MLL = flow_MLL if to_itself else flow_MLL - np.eye(length)
         return (_deciding_tokens(function)[:, None] @ flow_MLL)[:, 0]
     own = by_kind.get(("target", "self"), [None] * len(cross))
-    written = cross[0].shape[1]
-    joint = np.concatenate([flow_MLL, np.zeros((targets, written, length))], axis=1)
-    for own_MTT, cross_MTL in zip(own, cross, strict=True):
-        for block, start in ((own_MTT, length), (cross_MTL, 0)):
-            if block is not None:
-                mixed = np.zeros((targets, length + written, length + written))
-                mixed[:, length:, start : start + block.shape[-1]] = block
-                joint = step(mixed) @ joint
+    flow_MTL = decoder(flow_MLL, [*zip(own, cross, strict=True)])
     at = [[place for place, _ in target.places] for target in function.targets.targets]
-    return np.stack([joint[n, length:][places].mean(0) for n, places in enumerate(at)])
+    return np.stack([flow_MTL[n][places].mean(0) for n, places in enumerate(at)])
 
 
 def _deciding_tokens(function: TargetFunction) -> np.ndarray:
@@ -253,11 +298,13 @@ def _deciding_tokens(function: TargetFunction) -> np.ndarray:
     return np.stack(rows)
 
 
-def methods(steps: int = STEPS) -> dict[str, Callable[[TargetFunction], MethodResult]]:
-    """All methods by name; ``steps`` is the first number of steps of integrated gradients."""
+def methods(
+    steps: int = STEPS, most_steps: int = MOST_STEPS
+) -> dict[str, Callable[[TargetFunction], MethodResult]]:
+    """All methods by name; integrated gradients begin with ``steps`` and end at ``most_steps``."""
     return {
         "gradient": gradient_times_input,
-        "integrated": partial(integrated_gradients, steps=steps),
+        "integrated": partial(integrated_gradients, steps=steps, most=most_steps),
         "rollout": rollout,
         "attention-gradient": attention_times_gradient,
         "leave-one-out": leave_one_out,

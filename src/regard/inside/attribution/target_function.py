@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.tape import Edit, Tape
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside.attribution.input_words import InputWords, read_input
 from regard.inside.attribution.targets import Scores, Targets, find_targets
-from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.trunk_with_heads import Outputs
+from regard.text.segmentation import LabelledRows
 
 TOKENS = 2_048  # of all copies of the input in one batch
 
@@ -32,7 +33,7 @@ class TargetFunction:
     ``x_LD`` are the embeddings of the input, ``baseline_LD`` those in which all words are replaced.
     """
 
-    model: InspectedModel
+    model: ModelRunner
     given: InputWords
     targets: Targets
     x_LD: Tensor
@@ -41,7 +42,7 @@ class TargetFunction:
     @classmethod
     def of(
         cls,
-        model: InspectedModel,
+        model: ModelRunner,
         text: object,
         target: str | None = None,
         *,
@@ -133,13 +134,13 @@ class TargetFunction:
             yield part
 
 
-def embedding_path(model: InspectedModel) -> str:
+def embedding_path(model: ModelRunner) -> str:
     """Name of the embeddings of the side that is read, on a tape."""
     return f"{model.facts.encoder_path}.embed.output"
 
 
 @torch.no_grad()
-def embeddings(model: InspectedModel, rows: LabelledRows) -> Tensor:
+def embeddings(model: ModelRunner, rows: LabelledRows) -> Tensor:
     """Embeddings (L, D) of one input."""
     path = embedding_path(model)
     tape = Tape(path)

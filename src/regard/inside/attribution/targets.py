@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.inside.logit_target import TOKEN_OF_ROW, OutputNames, by_output, explained_head
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.segmentation import LabelledRows
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 BEST = 5  # labels or tokens that are compared
@@ -124,7 +125,7 @@ class Targets:
 
 
 def find_targets(
-    model: InspectedModel, rows: LabelledRows, name: str | None = None, token: int | None = None
+    model: ModelRunner, rows: LabelledRows, name: str | None = None, token: int | None = None
 ) -> Targets:
     """Targets of an input: the label or token of this name, by default the most probable.
 
@@ -150,7 +151,7 @@ def find_targets(
     return Targets(head, tuple(targets), names.problem_type, names)
 
 
-def _words_of_target(model: InspectedModel, rows: LabelledRows) -> Targets:
+def _words_of_target(model: ModelRunner, rows: LabelledRows) -> Targets:
     """Every word of a translation, and its end."""
     row, eos = rows["target"], require_tokenizer(model.tokenizer).target.eos
     ids = [*(int(token) for token in row.row.tokens[1:]), eos]

@@ -12,12 +12,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.inference.inputs import title_of
+from regard.inference.model_runner import ModelRunner
+from regard.inside.ablation import head_edits, layer_edits
 from regard.inside.attribution.target_function import TargetFunction
-from regard.inside.edits import EditList, head_edits, layer_edits
-from regard.inside.inspected_model import InspectedModel, title_of
-from regard.inside.views.line_chart import Report
+from regard.models.edits import EditList
+from regard.views.line_chart import Report
 
 PHRASES = '"head LAYER.HEAD", "layer NUMBER" or "word WORD", such as "head 3.5" or "word 2"'
 WHOLE = re.compile(r"\d{1,6}", re.ASCII)
@@ -73,7 +75,7 @@ COLUMNS = ("target", "before", "after", "change")
 
 
 def what_if(
-    model: InspectedModel,
+    model: ModelRunner,
     text: object,
     target: str | None = None,
     token: int | None = None,
@@ -112,8 +114,8 @@ def what_if(
 
 
 def _chosen(
-    model: InspectedModel,
-    edits_of: Callable[[InspectedModel], Mapping[Place, EditList]],
+    model: ModelRunner,
+    edits_of: Callable[[ModelRunner], Mapping[Place, EditList]],
     places: Sequence[Place],
 ) -> list[EditList]:
     """Edits that turn off the parts at these places."""
@@ -124,7 +126,7 @@ def _chosen(
     return [edits[place] for place in places]
 
 
-def _head(model: InspectedModel, head: object) -> tuple[str, int, int]:
+def _head(model: ModelRunner, head: object) -> tuple[str, int, int]:
     """Attention, layer and number of a head that is given by two or three values."""
     *name, layer, number = head if isinstance(head, tuple) and len(head) in (2, 3) else (None,) * 4
     own = [
@@ -143,7 +145,7 @@ def _head(model: InspectedModel, head: object) -> tuple[str, int, int]:
     return site.name, layer, check_whole("heads: the head", number, 0, site.heads[layer] - 1)
 
 
-def _layer(model: InspectedModel, layer: object) -> tuple[str, int]:
+def _layer(model: ModelRunner, layer: object) -> tuple[str, int]:
     """Side and number of a layer."""
     side, number = layer if isinstance(layer, tuple) and len(layer) == 2 else (None, layer)
     side = model.facts.encoder_path if side is None else side

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.ground.errors import BadInput, did_you_mean
+from regard.core.errors import BadInput, did_you_mean
 from regard.inside.heads.head_report import CAUSAL, COLUMNS, HeadFigures
-from regard.inside.views.line_chart import Chart, ChartLine, round_ticks
-from regard.inside.views.pages import RecordPage, page
-from regard.inside.views.view_record import ViewRecord
+from regard.views.line_chart import Chart, ChartLine, round_ticks
+from regard.views.pages import RecordPage, page
+from regard.views.view_record import ViewRecord
 
 DRAWN = 5  # heads with a curve
 CAUSAL_SCORES = ("previous", "duplicate", "induction")

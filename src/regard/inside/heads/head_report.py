@@ -12,9 +12,10 @@ from rich.text import Text
 
 from regard.inside.attention.attention_view import View
 from regard.inside.heads.relations import RelationScore
-from regard.inside.views.head_grid import GridCell, GridSite, draw_head_grids
-from regard.inside.views.markup import clip, escape_line
-from regard.inside.views.view_record import ViewRecord
+from regard.views.head_grid import GridCell, GridSite, draw_head_grids
+from regard.views.markup import clip, escape_line
+from regard.views.palette import PAGE
+from regard.views.view_record import ViewRecord
 
 POSITIONAL = 0.9  # share of words at one offset (Voita et al., 2019, section 5.2)
 SINK = 0.6  # weight on special tokens (Clark et al., 2019, section 6)
@@ -219,7 +220,7 @@ class HeadReport(View):
                 {"name": name, "layers": [[*map(_cell, layer)] for layer in layers]}
                 for name, layers in self._by_site.items()
             ],
-            roles=ROLES,
+            drawing=draw_head_grids(self.title, None, self._sites, ROLES, PAGE).encode(),
             figures={n: {"about": COLUMNS[n].about, "most": COLUMNS[n].most} for n in names},
             tables=[
                 {"title": title, "columns": table[0], "rows": self._texts(*table)[1]}
@@ -307,8 +308,7 @@ class HeadReport(View):
 
 def _cell(head: HeadFigures) -> dict[str, object]:
     """Fields of a head in a record for views."""
-    role = {"role": head.role, "short": head.short, "summary": head.summary}
-    return {**role, "figures": head.figures}
+    return {"role": head.role, "summary": head.summary, "figures": head.figures}
 
 
 def format_figure(name: str, value: str | float | None) -> str:

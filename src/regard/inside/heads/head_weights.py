@@ -7,14 +7,14 @@ from typing import cast
 import numpy as np
 import torch
 
+from regard.core.batch import BatchLimits
+from regard.core.tape import Tape
 from regard.data.batches.packing import inference_batches
-from regard.ground.batch import BatchLimits
-from regard.ground.tape import Tape
 from regard.inference.inputs import InputLimits
+from regard.inference.model_runner import ModelRunner
 from regard.inside.attention.attention_map import merge
-from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.attention_site import AttentionSite
-from regard.text.segmentation import LabelledRow, TokenLabels, tokens_of_words
+from regard.text.segmentation import LabelledRow, LabelledRows, TokenLabels, tokens_of_words
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.text.words import Span
 
@@ -41,7 +41,7 @@ class HeadWeights:
     grid: tuple[int, int] | None = None
 
 
-def read_words(model: InspectedModel, words: Sequence[str]) -> LabelledRows:
+def read_words(model: ModelRunner, words: Sequence[str]) -> LabelledRows:
     """Row of a sentence whose words are given, on the side that reads; a decoder reads nothing."""
     tokenizer, side = require_tokenizer(model.tokenizer), model.facts.sides[0]
     text, spans, start = " ".join(words), [], 0
@@ -69,7 +69,7 @@ def read_words(model: InspectedModel, words: Sequence[str]) -> LabelledRows:
     return {**rows, side: rows[side]._replace(queries=own, keys=own)}
 
 
-def fits(model: InspectedModel, rows: LabelledRows) -> bool:
+def fits(model: ModelRunner, rows: LabelledRows) -> bool:
     """Whether the model has positions for all tokens of an input, and the input has words."""
     for side, row in rows.items():
         longest = InputLimits.of(getattr(model.module, side)).longest
@@ -79,7 +79,7 @@ def fits(model: InspectedModel, rows: LabelledRows) -> bool:
 
 
 def run_heads(
-    model: InspectedModel, inputs: Sequence[LabelledRows], sites: Sequence[AttentionSite]
+    model: ModelRunner, inputs: Sequence[LabelledRows], sites: Sequence[AttentionSite]
 ) -> Iterator[tuple[int, AttentionSite, tuple[np.ndarray, ...]]]:
     """Run a model; yield the number of each input, a site, and its weights over tokens by layer."""
     costs = np.array([max(len(row.queries.subwords) for row in each.values()) for each in inputs])

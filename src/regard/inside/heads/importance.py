@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.tape import Edit, Tape
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.errors import BadInput
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.models.attention_site import AttentionSite
 from regard.models.trunk_with_heads import Outputs
+from regard.text.segmentation import LabelledRows
 
 Loss = Callable[[Outputs], Tensor]
 """Sum of the losses of the inputs of a batch; that of an input depends on no other input."""
@@ -23,7 +24,7 @@ Loss = Callable[[Outputs], Tensor]
 LossBatch = tuple[Sequence[LabelledRows], Loss]
 
 
-def head_importance(model: InspectedModel, batches: Iterable[LossBatch]) -> dict[str, np.ndarray]:
+def head_importance(model: ModelRunner, batches: Iterable[LossBatch]) -> dict[str, np.ndarray]:
     """Importance (layers, heads) of the heads of each site: mean over inputs of |∂loss/∂gate|.
 
     A head that a layer lacks is NaN.
@@ -52,7 +53,7 @@ class HeadGates:
     """
 
     def __init__(
-        self, model: InspectedModel, rows: Sequence[LabelledRows], names: Sequence[str]
+        self, model: ModelRunner, rows: Sequence[LabelledRows], names: Sequence[str]
     ) -> None:
         self.places: list[tuple[AttentionSite, int, Tensor]] = []
         self.edits: dict[str, Edit] = {}

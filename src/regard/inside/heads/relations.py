@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from regard.core.errors import BadInput
 from regard.data.readers.conll import TreebankSentence
-from regard.ground.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.head_weights import HeadWeights, fits, over_words, read_words, run_heads
-from regard.inside.inspected_model import InspectedModel
 from regard.metrics.intervals import Interval, interval, resampled
 from regard.models.attention_site import AttentionSite
 
@@ -70,7 +70,7 @@ class RelationScore:
         return self.difference >= MARGIN and self.difference_interval.low > 0
 
 
-def parsing_site(model: InspectedModel) -> AttentionSite:
+def parsing_site(model: ModelRunner) -> AttentionSite:
     """Self-attention over the text that a model reads."""
     reading = model.facts.sides[0]
     for site in model.sites:
@@ -80,7 +80,7 @@ def parsing_site(model: InspectedModel) -> AttentionSite:
 
 
 def parse_with_heads(
-    model: InspectedModel,
+    model: ModelRunner,
     sentences: Sequence[TreebankSentence],
     counts: Mapping[str, int] = NO_COUNTS,
     measure: Callable[[HeadWeights], None] | None = None,

@@ -8,13 +8,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from regard.data.batches.packing import inference_batches
+from regard.core.errors import BadInput
 from regard.data.readers.conll import TreebankSentence, read_treebank
-from regard.ground.batch import BatchLimits
-from regard.ground.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.head_report import COLUMNS, HeadFigures, HeadReport
 from regard.inside.heads.head_weights import fits, over_tokens, over_words, read_words, run_heads
-from regard.inside.heads.importance import LossBatch, head_importance
+from regard.inside.heads.importance import head_importance
 from regard.inside.heads.measures import OVER_TOKENS, OVER_WORDS, MeanOverQueries
 from regard.inside.heads.relations import (
     ALL,
@@ -23,13 +22,11 @@ from regard.inside.heads.relations import (
     parsing_site,
     score_relations,
 )
-from regard.inside.heads.text_loss import label_loss, text_loss
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.inside.heads.text_loss import losses_in_batches
 from regard.models.attention_site import AttentionSite
-from regard.text.segmentation import LabelledRow
+from regard.text.segmentation import LabelledRow, LabelledRows
 
 TWICE = 64  # texts that a causal model reads twice
-WITH_GRADIENTS = BatchLimits(1_024, 16, 1_024)
 
 
 class Treebank(NamedTuple):
@@ -71,7 +68,7 @@ def treebank_file(folder: Path, name: str) -> Path:
 
 
 def report_heads(
-    model: InspectedModel,
+    model: ModelRunner,
     title: str,
     inputs: Sequence[LabelledRows],
     *,
@@ -100,7 +97,7 @@ def report_heads(
     if labels is not None and len(labels) != len(fitting):
         raise BadInput(f"labels: {len(labels):,} labels for {len(fitting):,} inputs that are read")
     partly = len(sites) < len(model.sites)  # a decoder that reads nothing has no loss
-    batches = None if partly else _loss_batches(model, fitting, labels, label_names)
+    batches = None if partly else losses_in_batches(model, fitting, labels, label_names)
     counts = _count_words(model, fitting)
     means = {site.name: SiteMeans.new() for site in sites}
     relations: tuple[RelationScore, ...] = ()
@@ -138,7 +135,7 @@ class SiteMeans(NamedTuple):
         return cls(MeanOverQueries(OVER_WORDS), MeanOverQueries(OVER_TOKENS))
 
 
-def _count_words(model: InspectedModel, inputs: Iterable[LabelledRows]) -> dict[str, Counter[str]]:
+def _count_words(model: ModelRunner, inputs: Iterable[LabelledRows]) -> dict[str, Counter[str]]:
     """Frequencies of words by side, in lower case; none of images."""
     counts = {side: Counter[str]() for side in model.facts.sides}
     for rows in inputs if not model.reads_images else ():
@@ -148,33 +145,11 @@ def _count_words(model: InspectedModel, inputs: Iterable[LabelledRows]) -> dict[
     return counts
 
 
-def _read_twice(model: InspectedModel, inputs: Iterable[LabelledRows]) -> list[LabelledRows]:
+def _read_twice(model: ModelRunner, inputs: Iterable[LabelledRows]) -> list[LabelledRows]:
     """Inputs whose tokens follow twice, as many as have positions."""
     texts = (cast(LabelledRow, rows["trunk"]) for rows in inputs)
     twice: list[LabelledRows] = [{"trunk": row.repeated()} for row in texts]
     return [rows for rows in twice if fits(model, rows)][:TWICE]
-
-
-def _loss_batches(
-    model: InspectedModel,
-    inputs: Sequence[LabelledRows],
-    labels: Sequence[str] | None,
-    names: Sequence[str],
-) -> list[LossBatch] | None:
-    """Batches with their losses; None: there is no loss."""
-    if labels is None and model.reads_images:
-        return None
-    costs = np.array([max(len(row.queries.subwords) for row in each.values()) for each in inputs])
-    limits = BatchLimits(1_024, 1, 1_024) if model.reads_images else WITH_GRADIENTS
-    batches: list[LossBatch] = []
-    for numbers in inference_batches(costs, limits):
-        rows = [inputs[number] for number in numbers]
-        if labels is not None:
-            own = [labels[number] for number in numbers]
-            batches.append(label_loss(model, rows, own, names))
-        elif (batch := text_loss(model, rows)) is not None:
-            batches.append(batch)
-    return batches or None
 
 
 def _figures(
@@ -196,7 +171,7 @@ def _figures(
 
 
 def _with_relations(
-    model: InspectedModel, heads: Sequence[HeadFigures], relations: Sequence[RelationScore]
+    model: ModelRunner, heads: Sequence[HeadFigures], relations: Sequence[RelationScore]
 ) -> tuple[HeadFigures, ...]:
     """Heads with the relations for which each is the best head and syntactic."""
     best: dict[tuple[str, int, int], list[str]] = {}

@@ -7,20 +7,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED
-from regard.ground.errors import BadInput, did_you_mean
+from regard.core.batch import IGNORED, BatchLimits
+from regard.core.errors import BadInput, did_you_mean
+from regard.data.batches.packing import inference_batches
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.importance import LossBatch
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.layers.losses import smoothed_cross_entropy
 from regard.models.label_heads import LabelHead, MLMHead
 from regard.models.trunk_with_heads import NEXT_TOKEN, Outputs
-from regard.parts.losses import smoothed_cross_entropy
-from regard.text.segmentation import LabelledRow
+from regard.text.segmentation import LabelledRow, LabelledRows
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 MASKED_EVERY = 7  # about the 15% of BERT
+WITH_GRADIENTS = BatchLimits(1_024, 16, 1_024)
 
 
-def text_loss(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatch | None:
+def losses_in_batches(
+    model: ModelRunner,
+    inputs: Sequence[LabelledRows],
+    labels: Sequence[str] | None,
+    names: Sequence[str],
+) -> list[LossBatch] | None:
+    """Inputs in batches with their losses, those of gold labels if there are some; None: no loss.
+
+    ``names`` are the labels of the model.
+    """
+    if labels is None and model.reads_images:
+        return None
+    costs = np.array([max(len(row.queries.subwords) for row in each.values()) for each in inputs])
+    limits = BatchLimits(1_024, 1, 1_024) if model.reads_images else WITH_GRADIENTS
+    batches: list[LossBatch] = []
+    for numbers in inference_batches(costs, limits):
+        rows = [inputs[number] for number in numbers]
+        if labels is not None:
+            own = [labels[number] for number in numbers]
+            batches.append(label_loss(model, rows, own, names))
+        elif (batch := text_loss(model, rows)) is not None:
+            batches.append(batch)
+    return batches or None
+
+
+def text_loss(model: ModelRunner, rows: Sequence[LabelledRows]) -> LossBatch | None:
     """Texts with their language-model loss, the mean over the tokens of each; None: no such head.
 
     A causal model and a decoder predict each next token; a masked LM every seventh token, which
@@ -31,7 +58,7 @@ def text_loss(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatch 
 
 
 def label_loss(
-    model: InspectedModel, rows: Sequence[LabelledRows], labels: Sequence[str], names: Sequence[str]
+    model: ModelRunner, rows: Sequence[LabelledRows], labels: Sequence[str], names: Sequence[str]
 ) -> LossBatch:
     """Texts with the cross-entropy of their gold labels; ``names`` are the labels of the model."""
     if LabelHead.name not in model.facts.head_names:
@@ -44,7 +71,7 @@ def label_loss(
     return rows, _cross_entropy(LabelHead.name, np.array(targets), np.ones(len(rows)))
 
 
-def _next_token(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatch | None:
+def _next_token(model: ModelRunner, rows: Sequence[LabelledRows]) -> LossBatch | None:
     side = model.facts.sides[-1]
     if not getattr(model.facts, side).stack.causal:
         return None
@@ -53,7 +80,7 @@ def _next_token(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatc
     return rows, _cross_entropy(NEXT_TOKEN, *_weighted(targets))
 
 
-def _masked_lm(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatch:
+def _masked_lm(model: ModelRunner, rows: Sequence[LabelledRows]) -> LossBatch:
     tokenizer = require_tokenizer(model.tokenizer)
     masked: list[LabelledRows] = []
     targets = []
@@ -70,7 +97,7 @@ def _masked_lm(model: InspectedModel, rows: Sequence[LabelledRows]) -> LossBatch
     return masked, _cross_entropy(MLMHead.name, *_weighted(targets))
 
 
-_MAKERS: dict[str, Callable[[InspectedModel, Sequence[LabelledRows]], LossBatch | None]] = {
+_MAKERS: dict[str, Callable[[ModelRunner, Sequence[LabelledRows]], LossBatch | None]] = {
     NEXT_TOKEN: _next_token,
     MLMHead.name: _masked_lm,
 }

@@ -9,15 +9,15 @@ from itertools import chain
 
 import numpy as np
 
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.inference.inputs import InputLimits
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.head_weights import fits
 from regard.inside.heads.report_heads import report_heads
-from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.tasks.components import Runner
-from regard.text.segmentation import LabelledRow, TokenLabels
+from regard.text.segmentation import LabelledRow, LabelledRows, TokenLabels
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
 LONGEST = 128  # tokens of a text
@@ -31,7 +31,7 @@ def watch_heads(model: Runner, inputs: Sequence[tuple[object, ...]]) -> dict[str
     ``inputs`` are texts, pairs of texts or images; long texts are truncated. Figures have six
     digits.
     """
-    inspected = InspectedModel(model.runner, model.facts, model.tokenizer)
+    inspected = model.runner
     if not model.facts.attention_sites:
         raise BadInput("watch heads: this model has no attention to report on")
     rows = [*_read(inspected, inputs)]
@@ -55,7 +55,7 @@ def watch_heads(model: Runner, inputs: Sequence[tuple[object, ...]]) -> dict[str
     return {"heads": heads, "notes": [*report.notes]}
 
 
-def random_rows(model: InspectedModel, rows: Sequence[LabelledRows]) -> list[LabelledRows]:
+def random_rows(model: ModelRunner, rows: Sequence[LabelledRows]) -> list[LabelledRows]:
     """Rows of random tokens that follow twice: tokens of these rows, each at most once.
 
     Tokens that no text has would have vectors that were never trained.
@@ -76,7 +76,7 @@ def random_rows(model: InspectedModel, rows: Sequence[LabelledRows]) -> list[Lab
     return repeated
 
 
-def _read(model: InspectedModel, inputs: Sequence[tuple[object, ...]]) -> Iterator[LabelledRows]:
+def _read(model: ModelRunner, inputs: Sequence[tuple[object, ...]]) -> Iterator[LabelledRows]:
     """Rows of inputs, truncated to what the model reads; others are left out."""
     for parts in inputs:
         texts = parts if model.reads_images else _truncated(model, parts)
@@ -88,7 +88,7 @@ def _read(model: InspectedModel, inputs: Sequence[tuple[object, ...]]) -> Iterat
             yield rows
 
 
-def _truncated(model: InspectedModel, texts: Sequence[object]) -> list[str]:
+def _truncated(model: ModelRunner, texts: Sequence[object]) -> list[str]:
     """The beginnings of one text or two, of at most ``LONGEST`` tokens in each row."""
     tokenizer, sides = require_tokenizer(model.tokenizer), model.facts.sides
     if len(sides) == 1 and tokenizer.template.template.pair is None:
@@ -104,7 +104,7 @@ def _truncated(model: InspectedModel, texts: Sequence[object]) -> list[str]:
     return shorter
 
 
-def _limit(model: InspectedModel, side: str) -> int:
+def _limit(model: ModelRunner, side: str) -> int:
     """Tokens that a row of a side may have."""
     longest = InputLimits.of(getattr(model.module, side)).longest
     return LONGEST if longest is None else min(LONGEST, longest)

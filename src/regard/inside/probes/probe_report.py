@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from regard.inside.views import line_chart
-from regard.inside.views.line_chart import Chart, ChartLine
-from regard.inside.views.pages import RecordPage
-from regard.inside.views.view_record import ViewRecord
 from regard.metrics.intervals import Interval
+from regard.views.line_chart import Chart, ChartLine, draw_charts
+from regard.views.pages import RecordPage
+from regard.views.view_record import ViewRecord
 
 RANDOM, CONTROL, MAJORITY, MIX = "random weights", "control task", "majority", "mix"
 COLUMNS = (
@@ -178,7 +177,7 @@ class ProbeReport(RecordPage):
 
     def svg(self) -> str:
         """Charts of all models, side by side."""
-        return line_chart.side_by_side(self.title, self.charts())
+        return draw_charts(self.title, self.charts(), columns=len(self.models))
 
     def view_record(self) -> ViewRecord:
         lines = [

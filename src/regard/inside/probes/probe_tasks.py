@@ -6,19 +6,19 @@ two sentences, as in WiC (Pilehvar and Camacho-Collados, 2019, arXiv:1808.09121)
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from regard.core.errors import BadInput, did_you_mean
+from regard.data.file_formats import COLUMNS_IN, FORMATS, WordColumns, words_format
 from regard.data.readers.conll import conll, conllu, read_treebank
 from regard.data.readers.fields import BadExample
-from regard.data.readers.text_files import PACKED, name_of, read_lines
-from regard.ground.errors import BadInput, did_you_mean
+from regard.data.readers.text_files import name_of, read_lines, suffix_of
 
 COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
-UNIVERSAL = ".conllu"
 ARC, NO_ARC = "arc", "no arc"
 Words = tuple[str, ...]
 
@@ -90,33 +90,44 @@ def _moved(place: WordPlace, numbers: dict[int, int]) -> WordPlace:
     return place._replace(sentence=numbers[place.sentence])
 
 
-def column_number(column: str | None, path: Path) -> int:
-    """Number of a column from 0; names are CoNLL-U's, and upos is the default."""
-    universal = _is_universal(path)
+def tag_columns(path: Path, column: str | None) -> WordColumns:
+    """Columns of words and tags of a file, by its content and the name or number of a column.
+
+    Names are CoNLL-U's, and upos is its default.
+    """
+    form = FORMATS.get(suffix_of(path), "")
+    form = form if form in COLUMNS_IN else words_format(path)
+    words = COLUMNS_IN[form](path) if form in COLUMNS_IN else WordColumns()
     if column is None:
-        return COLUMNS["upos"] if universal else -1
-    if column in COLUMNS and universal:
+        return words
+    number = _column_number(column, named=words.counted)
+    first = WordColumns() if words.tag == 0 and number else words  # tags are not in the first
+    return replace(first, tag=number)
+
+
+def _column_number(column: str, *, named: bool) -> int:
+    """Number of a column from 0, by its number or, in CoNLL-U, its name."""
+    if column in COLUMNS and named:
         return COLUMNS[column]
     try:
         return int(column)
     except ValueError:
         if column in COLUMNS:
-            reason = f"only files that end in {UNIVERSAL} have names of columns; give a number"
+            reason = "only CoNLL-U has names of columns; give a number"
         else:
             near = did_you_mean(column, COLUMNS)
             reason = f"not one of {', '.join(COLUMNS)}, and not a number{near}"
         raise BadInput(f"column {column}: {reason}") from None
 
 
-def _is_universal(path: Path) -> bool:
-    suffixes = [suffix for suffix in path.suffixes if suffix not in PACKED]
-    return suffixes[-1:] == [UNIVERSAL]
-
-
-def read_tags(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
-    """Read words with the tags of a column; CoNLL files have their words in the first."""
-    number = column_number(column, path)
-    read = conllu(path, tag=number) if _is_universal(path) else conll(path, tag=number)
+def read_tags(path: Path, columns: WordColumns | None = None, seed: int = 0) -> ProbeSet:
+    """Read words with the tags of a column, by default that of the content of the file."""
+    columns = columns or tag_columns(path, None)
+    read = (
+        conllu(path, tag=columns.tag)
+        if columns.counted
+        else conll(path, word=columns.word, tag=columns.tag)
+    )
     sentences, examples = list[Words](), list[ProbeExample]()
     for group, sentence in enumerate(read):
         sentences.append(sentence.words)
@@ -127,7 +138,7 @@ def read_tags(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
     return ProbeSet(tuple(sentences), tuple(examples))
 
 
-def read_arcs(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
+def read_arcs(path: Path, columns: WordColumns | None = None, seed: int = 0) -> ProbeSet:
     """Read each word of a treebank with its head, and with another word, drawn at random."""
     draw = np.random.default_rng([seed, 1])
     sentences, examples = list[Words](), list[ProbeExample]()
@@ -143,7 +154,7 @@ def read_arcs(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
     return ProbeSet(tuple(sentences), tuple(examples))
 
 
-def read_arc_labels(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
+def read_arc_labels(path: Path, columns: WordColumns | None = None, seed: int = 0) -> ProbeSet:
     """Read each word of a treebank with its head, labelled with their relation."""
     sentences, examples = list[Words](), list[ProbeExample]()
     for group, sentence in enumerate(read_treebank(path)):
@@ -159,7 +170,7 @@ def _arc(words: Words, head: int, dependent: int, label: str, group: int) -> Pro
     return ProbeExample(places, f"{words[head]} {words[dependent]}", label, group)
 
 
-def read_sense_pairs(path: Path, column: str | None = None, seed: int = 0) -> ProbeSet:
+def read_sense_pairs(path: Path, columns: WordColumns | None = None, seed: int = 0) -> ProbeSet:
     """Read pairs of sentences with a word that has the same sense in both, or not.
 
     Columns, separated by tabs, are as in WiC: the word, its part of speech, its indices in the
@@ -204,7 +215,7 @@ def _pair_lines(path: Path) -> Iterator[tuple[str, list[str], str]]:
         yield where, cells, label
 
 
-Reader = Callable[[Path, str | None, int], ProbeSet]
+Reader = Callable[[Path, WordColumns | None, int], ProbeSet]
 
 
 class ProbeTask(NamedTuple):
@@ -241,16 +252,18 @@ def read_data(
 ) -> ProbeData:
     """Read the sets of a task from files for train, dev and test, at most ``limit`` of each.
 
-    A set without examples, or a training set with one label, is an error.
+    Words and tags have the columns of the first file. A set without examples, or a training set
+    with one label, is an error.
     """
     chosen = TASKS.get(task)
     if chosen is None:
         raise BadInput(f"task {task}: not one of {', '.join(TASKS)}{did_you_mean(task, TASKS)}")
     if column is not None and not chosen.has_column:
         raise BadInput(f"column {column}: the task {task} has no column of tags")
+    columns = tag_columns(files[0], column) if chosen.has_column else None
     sets = []
     for path in files:
-        examples = chosen.read(path, column, seed).sample(limit, seed)
+        examples = chosen.read(path, columns, seed).sample(limit, seed)
         if not examples.examples:
             raise BadInput(f"{name_of(path)}: has no {chosen.examples} to probe")
         sets.append(examples)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
 from regard.inference.encoder_model import smallest
-from regard.inside.inspected_model import InspectedModel
+from regard.inference.model_runner import ModelRunner
 from regard.inside.probes.probe_tasks import ProbeSet, Words
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 from regard.text.words import Span
@@ -40,7 +40,7 @@ class LayerStates(NamedTuple):
     known: np.ndarray
 
 
-def layer_numbers(model: InspectedModel, layers: Sequence[int] | None) -> list[int]:
+def layer_numbers(model: ModelRunner, layers: Sequence[int] | None) -> list[int]:
     """Numbers of the layers of an encoder, 0 for the embedding; default: all."""
     depth = model.facts.encoder.stack.depth
     if layers is None:
@@ -49,7 +49,7 @@ def layer_numbers(model: InspectedModel, layers: Sequence[int] | None) -> list[i
 
 
 def read_states(
-    model: InspectedModel,
+    model: ModelRunner,
     examples: ProbeSet,
     layers: Sequence[int] | None = None,
     pieces: Pieces = "mean",
@@ -89,33 +89,32 @@ def _joined(states: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _word_states(
-    model: InspectedModel,
+    model: ModelRunner,
     sentences: Sequence[Words],
     layers: Sequence[int],
     pool: Callable[[Tensor], Tensor],
 ) -> list[dict[int, list[np.ndarray]]]:
     """State of each word of each sentence, by layer; a sentence that is too long has none."""
     require_tokenizer(model.tokenizer)
-    runner, facts = model.runner, model.facts
-    limit = smallest(runner.position_limit, runner.truncation)
+    facts, limit = model.facts, smallest(model.position_limit, model.truncation)
     texts = [" ".join(words) for words in sentences]
     fitting = [
         number
         for number, text in enumerate(texts)
-        if limit is None or runner.token_count(text, limit) <= limit
+        if limit is None or model.token_count(text, limit) <= limit
     ]
     short = [texts[number] for number in fitting]
     groups = [
         _groups(tokens.spans, sentences[number])
-        for number, tokens in zip(fitting, runner.tokens(short), strict=True)
+        for number, tokens in zip(fitting, model.tokens(short), strict=True)
     ]
     paths = [facts.encoder.state_path(facts.encoder_path, layer) for layer in layers]
     states: list[dict[int, list[np.ndarray]]] = [{} for _ in sentences]
     with torch.inference_mode():
-        for rows, batch in runner.batches(runner.read(short)):
+        for rows, batch in model.batches(model.read_rows(short)):
             tape = Tape(*paths)
-            layout = runner.model.encode(batch, tape=tape).layout
-            by_path = [runner.split(tape.records[path].float().cpu(), layout) for path in paths]
+            layout = model.module.encode(batch, tape=tape).layout
+            by_path = [model.split(tape.records[path].float().cpu(), layout) for path in paths]
             for at, row in enumerate(rows):
                 states[fitting[row]] = {
                     word: [pool(of_path[at][tokens]).numpy() for of_path in by_path]

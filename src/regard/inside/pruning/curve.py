@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from regard.inside.pruning.orders import Order, first_of, random_order
 from regard.inside.pruning.remove_heads import remove_heads
-from regard.inside.views.line_chart import Chart, ChartLine, Report
 from regard.metrics.intervals import Interval, mean_interval
 from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from regard.models.folders.loaded_model import LoadedModel
+from regard.views.line_chart import Chart, ChartLine, Report
 
 SHARES = tuple(tenths / 10 for tenths in range(1, 10))
 ALL = "all"  # the heads of several sites together

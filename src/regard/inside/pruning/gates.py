@@ -15,14 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.device import seed_generators
-from regard.ground.errors import BadInput
-from regard.ground.tape import Edit, Tape
+from regard.core.device import seed_generators
+from regard.core.errors import BadInput
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.importance import LossBatch
-from regard.inside.inspected_model import InspectedModel
+from regard.layers.attention import HeadsModule
 from regard.models.attention_site import AttentionSite
 from regard.models.folders.loaded_model import LoadedModel
-from regard.parts.attention import HeadsModule
+from regard.tasks.components import runner_of
 
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # temperature, and ends of the stretched sigmoid
 START = 2.0  # log α of all gates before the first step: nearly open
@@ -50,7 +51,7 @@ def _stretch(sigmoid_H: Tensor) -> Tensor:
 
 
 def learn_gates(
-    model: InspectedModel,
+    model: ModelRunner,
     batches: Sequence[LossBatch],
     sites: Sequence[AttentionSite],
     *,
@@ -117,7 +118,7 @@ def train_with_gates(
         seed_generators(seed)
         trained.module.train()
         log_alphas = learn_gates(
-            InspectedModel.of(trained),
+            runner_of(trained),
             batches,
             sites,
             penalty=penalty,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.inside.pruning.remove_heads import Head, heads_of
 from regard.models.attention_site import AttentionSite
 

@@ -8,14 +8,14 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput, did_you_mean
-from regard.inside.inspected_model import InspectedModel
+from regard.core.errors import BadInput, did_you_mean
+from regard.inference.model_runner import ModelRunner
+from regard.layers.attention import HeadsModule
 from regard.models.attention_site import AttentionSite
 from regard.models.edits import HeadOff
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, paths
 from regard.models.folders.loaded_model import LoadedModel, build_facts
-from regard.parts.attention import HeadsModule
 from regard.weights.files import load_weights, weights_of
 
 FACTS = {"self": "heads_by_layer", "cross": "cross_heads_by_layer"}
@@ -91,7 +91,7 @@ def _with_counts(facts: ModelFacts, site: AttentionSite, counts: Sequence[int]) 
     return change(facts, **{path: tuple(counts)})
 
 
-def turn_off(model: InspectedModel, heads: Iterable[Head]) -> InspectedModel:
+def turn_off(model: ModelRunner, heads: Iterable[Head]) -> ModelRunner:
     """The model with the outputs of these heads set to 0; others keep their numbers."""
     paths_of = {site.name: site.tape_path for site in model.sites}
     edits = [HeadOff(paths_of[head.site].format(layer=head.layer), head.number) for head in heads]

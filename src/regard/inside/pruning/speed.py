@@ -7,10 +7,11 @@ from time import perf_counter
 
 import torch
 
-from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.inside.pruning.remove_heads import count_heads
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.paper import count_parameters
+from regard.tasks.components import runner_of
+from regard.text.segmentation import LabelledRows
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def forward_passes(
     model: LoadedModel, inputs: Sequence[Sequence[LabelledRows]]
 ) -> Callable[[], None]:
     """Forward passes of a model over batches of inputs, to be timed."""
-    inspected = InspectedModel.of(model)
+    inspected = runner_of(model)
 
     def run() -> None:
         with torch.inference_mode():

@@ -4,19 +4,20 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import cast
 
+from regard.core.errors import BadInput
 from regard.data.readers.examples import ExampleContent
-from regard.ground.errors import BadInput
+from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.importance import LossBatch
 from regard.inside.heads.text_loss import label_loss, text_loss
-from regard.inside.inspected_model import InspectedModel, LabelledRows
 from regard.models.label_heads import LabelHead
 from regard.text.labels import LabelSet
+from regard.text.segmentation import LabelledRows
 
 ROWS = 16  # inputs of a batch
 
 
 def loss_batches(
-    model: InspectedModel,
+    model: ModelRunner,
     contents: Iterable[ExampleContent],
     labels: LabelSet | None,
     *,
@@ -46,7 +47,7 @@ def _length(rows: LabelledRows) -> int:
 
 
 def _with_loss(
-    model: InspectedModel,
+    model: ModelRunner,
     labels: LabelSet | None,
     examples: Sequence[tuple[LabelledRows, ExampleContent]],
 ) -> LossBatch:

@@ -16,13 +16,14 @@ import torch
 from rich.text import Text
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.errors import BadInput
+from regard.core.tape import Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside.logit_target import LogitTarget, choose_target
 from regard.inside.stream.frozen import FrozenScales
 from regard.inside.stream.grid_view import Grid, GridView
 from regard.models.encoder_decoder import ModelFacts
+from regard.text.segmentation import LabelledRows
 
 LISTED = 10  # components named below the map
 EMBEDDING, BIASES, MLP = "embedding", "biases", "mlp"
@@ -146,7 +147,7 @@ def stream_places(facts: ModelFacts, side: str) -> dict[str, StreamPlace]:
 
 
 def contributions(
-    model: InspectedModel,
+    model: ModelRunner,
     title: str,
     rows: LabelledRows,
     target: str | int | None = None,

@@ -6,9 +6,10 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from regard.ground.tape import Edit, Tape
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.models.trunk_with_heads import Outputs
+from regard.text.segmentation import LabelledRows
 
 TOKENS = 4_096  # of all copies in one forward pass
 Value = TypeVar("Value")
@@ -23,7 +24,7 @@ class CopiesRun(NamedTuple):
 
 
 def run_copies(
-    model: InspectedModel,
+    model: ModelRunner,
     rows: LabelledRows,
     count: int,
     edits: Callable[[slice], Mapping[str, Edit]],

@@ -9,10 +9,10 @@ import numpy as np
 from rich.text import Text
 
 from regard.inside.attention.attention_view import View
-from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
-from regard.inside.views.markup import clip, escape_line
-from regard.inside.views.matrix_svg import draw_attention
-from regard.inside.views.view_record import ViewRecord
+from regard.views.attention_text import colour_cell, heat_map, shade_cell
+from regard.views.markup import clip, escape_line
+from regard.views.matrix_svg import draw_attention
+from regard.views.view_record import ViewRecord
 
 
 class Grid(NamedTuple):

@@ -13,15 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.tape import Edit, Tape
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.errors import BadInput
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside.logit_target import by_output, heads_with_logits
 from regard.inside.stream.contributions import stream_places
 from regard.inside.stream.copies import CopiesRun, fixed, run_copies
 from regard.inside.stream.grid_view import Grid, GridView
-from regard.inside.views.markup import escape_controls
 from regard.models.trunk_with_heads import Outputs
+from regard.text.segmentation import LabelledRows
+from regard.views.markup import escape_controls
 
 WHOLE = ("output",)  # the position of a head that reads whole rows
 
@@ -85,7 +86,7 @@ def _cell(top: str, probability: float, rank: int) -> str:
     return f"{escape_controls(top)} {probability:.2f} #{rank}"
 
 
-def logit_lens(model: InspectedModel, title: str, rows: LabelledRows) -> LogitLens:
+def logit_lens(model: ModelRunner, title: str, rows: LabelledRows) -> LogitLens:
     """Predictions from the embedding and from the states after each layer, for one input."""
     side = model.facts.sides[-1]
     stream_places(model.facts, side)

@@ -14,14 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
-from regard.ground.tape import Edit, Tape
-from regard.inside.inspected_model import InspectedModel, LabelledRows
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.core.tape import Edit, Tape
+from regard.inference.model_runner import ModelRunner
 from regard.inside.logit_target import LogitTarget, choose_target
 from regard.inside.record import VALUES
 from regard.inside.stream.copies import CopiesRun, replaced, run_copies
 from regard.inside.stream.grid_view import Grid, GridView
+from regard.text.segmentation import LabelledRows
 
 HEADS = "head_outputs"
 OUTPUTS = "*output*"  # pattern of all values that can be patched
@@ -80,7 +81,7 @@ class TwoRuns:
     """A clean and a corrupted run of a model: values on the tape, and a logit of each."""
 
     title: str
-    model: InspectedModel
+    model: ModelRunner
     clean_rows: LabelledRows
     corrupted_rows: LabelledRows
     target: LogitTarget
@@ -92,7 +93,7 @@ class TwoRuns:
     @classmethod
     def of(
         cls,
-        model: InspectedModel,
+        model: ModelRunner,
         title: str,
         clean: LabelledRows,
         corrupted: LabelledRows,
@@ -163,7 +164,7 @@ class Places(NamedTuple):
     names: Mapping[str, str]  # of the rows, and on the tape
 
 
-def _places(model: InspectedModel, at: str) -> list[Places]:
+def _places(model: ModelRunner, at: str) -> list[Places]:
     """All places of a kind of value."""
     if at == HEADS:
         sites = [site for site in model.facts.attention_sites if site.query_side == site.side]

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
-from regard.ground.tape import Edit
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput, shown
+from regard.core.tape import Edit
 from regard.inside.stream.contributions import stream_places
 from regard.inside.stream.copies import CopiesRun, replaced, run_copies
 from regard.inside.stream.grid_view import Grid

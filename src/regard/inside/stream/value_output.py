@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.checks import check_whole
-from regard.inside.inspected_model import InspectedModel
+from regard.core.checks import check_whole
+from regard.inference.model_runner import ModelRunner
+from regard.layers.attention import HeadsModule
 from regard.models.attention_site import AttentionSite, require_causal
 from regard.models.trunk_with_heads import TrunkWithHeadsModule
-from regard.parts.attention import HeadsModule
 
 
 def value_output(attention: HeadsModule, head: int) -> Tensor:
@@ -29,7 +29,7 @@ def value_output(attention: HeadsModule, head: int) -> Tensor:
     return (output_DV @ values_VD[head * heads.kv // heads.count]).T
 
 
-def attention_module(model: InspectedModel, site: AttentionSite, layer: int) -> HeadsModule:
+def attention_module(model: ModelRunner, site: AttentionSite, layer: int) -> HeadsModule:
     """Attention of a layer; layers that share weights have one module."""
     check_whole("layer", layer, 0, site.layers - 1)
     numbers = getattr(model.facts, site.side).stack.block_numbers
@@ -38,7 +38,7 @@ def attention_module(model: InspectedModel, site: AttentionSite, layer: int) -> 
 
 
 @torch.no_grad()
-def copying_scores(model: InspectedModel) -> list[np.ndarray]:
+def copying_scores(model: ModelRunner) -> list[np.ndarray]:
     """Copying score Σλ / Σ|λ| of each head of a causal model, from -1 to 1, by layer.
 
     λ are the eigenvalues of W_E W_V W_O W_U and of the small matrix W_V W_O W_U W_E; norms are

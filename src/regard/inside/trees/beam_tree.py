@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from regard.generation.beam import Beam
+from regard.inside.trees.beam_svg import BeamDrawing
 from regard.inside.trees.tree_nodes import FATES, PRUNED, BeamNode, TreeHypothesis
-from regard.inside.views.beam_svg import BeamDrawing
-from regard.inside.views.markup import write_rendering
-from regard.inside.views.pages import RecordPage
-from regard.inside.views.view_record import ViewRecord
-from regard.search.beam import Beam
+from regard.views.markup import write_rendering
+from regard.views.pages import RecordPage
+from regard.views.view_record import ViewRecord
 
 
 @dataclass(frozen=True)

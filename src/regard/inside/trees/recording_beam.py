@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.generation.beam import Beam, HostBeam
+from regard.generation.beam_rules import Length, formula, normalised, rescore
+from regard.generation.candidates import Candidates
+from regard.generation.hypothesis import ActiveHypotheses, Hypothesis
+from regard.generation.step import SearchBatch
 from regard.inference.translator import Translator
 from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.tree_nodes import ENDED, BeamNode, Fate, TreeHypothesis
-from regard.search.beam import Beam, HostBeam
-from regard.search.beam_rules import Length, formula, normalised, rescore
-from regard.search.candidates import Candidates
-from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.step import SearchBatch
 
 BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
 # The length penalties under which the hypotheses are ranked again.
@@ -31,7 +31,7 @@ def record_tree(
     """Record the beam search for the translation of ``text``, which begins with the ``prefix``."""
     if not text.strip():
         raise BadInput("the text is empty: there is no search to show")
-    target = translator.tokenizer.target
+    target = translator.vocabularies.target
     recording = RecordingBeam(Beam() if beam is None else beam)
     translator.translate([text], recording, prefixes=None if prefix is None else [prefix])
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import check_whole
+from regard.core.errors import BadInput
+from regard.generation.constraints import Repetition
+from regard.generation.step import Search, SearchBatch, TokenSteps
+from regard.generation.token_loop import TokenSearch
 from regard.inference.generator import Generation, Generator
 from regard.inside.trees.beam_tree import SearchTree
 from regard.inside.trees.recording_beam import BEGIN, BEGIN_TOKEN
 from regard.inside.trees.tree_nodes import BeamNode, Fate, TreeHypothesis
-from regard.search.constraints import Repetition
-from regard.search.step import Search, SearchBatch, TokenSteps
-from regard.search.token_loop import TokenSearch
 
 ENDINGS = {
     "eos": "chosen: the end",

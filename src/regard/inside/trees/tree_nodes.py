@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.search.hypothesis import Hypothesis
+from regard.generation.hypothesis import Hypothesis
 
 Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck", "passed"]
 FATES: dict[Fate, tuple[str, str]] = {

@@ -6,10 +6,12 @@ from typing import cast
 
 import torch
 
-from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
+from regard.core.errors import BadInput
+from regard.core.files import read_json, write_json
 from regard.models.characters import Characters
 from regard.models.facts import change, values_named
+from regard.models.folders.loaded_model import ELMO_OPTIONS as OPTIONS
+from regard.models.folders.loaded_model import ELMO_WEIGHTS as WEIGHTS
 from regard.models.folders.loaded_model import LoadedModel, build_facts, check_depth
 from regard.models.formats.config_map import (
     Config,
@@ -29,7 +31,6 @@ from regard.weights.files import load_weights, weights_of
 from regard.weights.hdf5 import count_members, describe_hdf5, read_hdf5, write_hdf5
 from regard.weights.weight_map import DELETE_ADVICE
 
-OPTIONS, WEIGHTS = "options.json", "weights.hdf5"  # a published name may have more before these
 CELLS = "RNN_0/RNN/MultiRNNCell"  # the group of the layers that read forwards
 TENSORS_PER_LAYER = 6  # three in each direction
 
@@ -72,11 +73,6 @@ CONFIG_MAP = (
 DEFAULTS = change(
     elmo.ORIGINAL, cell_clip=None, projection_clip=None, residual=False, highways=0, dropout=0.0
 )
-
-
-def is_elmo(folder: Path) -> bool:
-    """Whether a folder has the files of a published ELMo model."""
-    return any(folder.glob(f"*{OPTIONS}")) and any(folder.glob(f"*{WEIGHTS}"))
 
 
 def read(folder: Path, device: torch.device | str) -> LoadedModel:

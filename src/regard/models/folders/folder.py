@@ -6,23 +6,35 @@ from typing import cast
 
 import torch
 
-from regard.ground.errors import BadInput
-from regard.ground.files import read_json, writing
-from regard.ground.lock import is_vacant
-from regard.models.folders import elmo, hf, onnx, regard, timm
-from regard.models.folders.loaded_model import CONFIG, LoadedModel
+from regard.core.catalogue import Catalogue, Entry
+from regard.core.errors import BadInput
+from regard.core.files import read_json, writing
+from regard.core.lock import is_vacant
+from regard.models.folders.loaded_model import (
+    CONFIG,
+    ELMO_OPTIONS,
+    ELMO_WEIGHTS,
+    ONNX_GRAPHS,
+    WEIGHTS,
+    LoadedModel,
+    check_scores,
+)
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import BOS, EOS, PAD, IdVocabulary, Vocabulary
 
 MODEL = "model"  # the folder of the trained model in a run folder
-WRITERS: dict[str, Callable[..., None]] = {
-    **{"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write},
-    "onnx": onnx.write,
-}
-FORMATS = tuple(WRITERS)
-CHECKS: dict[str, Callable[[LoadedModel], object]] = {  # regard has every model
-    **{"hf": hf.check, "elmo": elmo.check, "timm": timm.check, "onnx": onnx.check}
-}
+FORMATS = ("regard", "hf", "elmo", "timm", "onnx")
+
+
+def _functions(name: str, *formats: str) -> dict[str, Entry]:
+    return {format: Entry(f"regard.models.folders.{format}:{name}") for format in formats}
+
+
+READERS = Catalogue[Callable[..., LoadedModel]](_functions("read", *FORMATS[:-1]))
+WRITERS = Catalogue[Callable[..., None]](_functions("write", *FORMATS))
+# regard's format has every model.
+CHECKS = Catalogue[Callable[[LoadedModel], object]](_functions("check", *FORMATS[1:]))
+TIMM_KEY = "architecture"  # of a config.json that timm wrote
 WITHOUT_HEADS = ("elmo",)  # formats that store no heads
 
 
@@ -75,21 +87,27 @@ def read(
     """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
+    loaded = _read(folder, device, keep_unknown)
+    check_scores(loaded.module, folder)
+    return loaded
+
+
+def _read(folder: Path, device: torch.device | str, keep_unknown: bool) -> LoadedModel:
     if not (folder / CONFIG).exists():
-        if elmo.is_elmo(folder):
-            return elmo.read(folder, device)
+        if _is_elmo(folder):
+            return READERS["elmo"](folder, device)
         inner = folder / MODEL
         hint = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
         raise BadInput(f"{folder}: not a model folder: it has no {CONFIG}{hint}")
-    if onnx.is_onnx(folder):
+    if _is_onnx(folder):
         raise BadInput(f"{folder}: has ONNX graphs, which are not read; load what they are made of")
     config = read_json(folder / CONFIG)
     if "regard" in config:
-        return regard.read(folder, config, device)
+        return READERS["regard"](folder, config, device)
     if "model_type" in config:
-        return hf.read(folder, config, device, keep_unknown)
-    if timm.is_timm(config):
-        return timm.read(folder, config, device)
+        return READERS["hf"](folder, config, device, keep_unknown)
+    if TIMM_KEY in config:
+        return READERS["timm"](folder, config, device)
     raise BadInput(f"{folder / CONFIG}: unknown format: no key regard, model_type or architecture")
 
 
@@ -119,8 +137,18 @@ def vocabulary_of(model: LoadedModel) -> Vocabulary:
 
 def _format_of(folder: Path) -> str | None:
     if not (folder / CONFIG).exists():
-        return "elmo" if elmo.is_elmo(folder) else None
-    if onnx.is_onnx(folder):
+        return "elmo" if _is_elmo(folder) else None
+    if _is_onnx(folder):
         return "onnx"
     config = read_json(folder / CONFIG)
-    return "regard" if "regard" in config else "timm" if timm.is_timm(config) else "hf"
+    return "regard" if "regard" in config else "timm" if TIMM_KEY in config else "hf"
+
+
+def _is_elmo(folder: Path) -> bool:
+    """Whether a folder has the files of a published ELMo model."""
+    return all(any(folder.glob(f"*{name}")) for name in (ELMO_OPTIONS, ELMO_WEIGHTS))
+
+
+def _is_onnx(folder: Path) -> bool:
+    """Whether a folder has graphs, and no weights."""
+    return (folder / ONNX_GRAPHS).is_dir() and not (folder / WEIGHTS).exists()

@@ -6,8 +6,8 @@ from warnings import warn
 
 import torch
 
-from regard.ground.errors import BadInput, DataWarning
-from regard.ground.files import JSON, read_bytes, read_json, write_files, write_json
+from regard.core.errors import BadInput, DataWarning
+from regard.core.files import JSON, read_bytes, read_json, write_files, write_json
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import sentence_transformers
 from regard.models.folders.loaded_model import (
@@ -20,7 +20,7 @@ from regard.models.folders.loaded_model import (
 )
 from regard.models.formats.hf_format import HFExtras, HFFormat
 from regard.models.paper import Paper
-from regard.models.papers import LINEAGE, paper_of_folder
+from regard.models.papers import PAPERS, paper_of_folder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
@@ -34,7 +34,8 @@ PREDICTION_KEYS = (
     *("mark", "predicates"),
     *("segment", "single_above"),
 )
-NOTED = (*PREDICTION_KEYS, "prompt", "decode")
+COLUMN_KEYS = ("columns", "tag_column")  # of the files of the training set
+NOTED = (*PREDICTION_KEYS, *COLUMN_KEYS, "prompt", "decode")
 # Search settings, which old folders have in config.json.
 GENERATION_KEYS = (
     "num_beams",
@@ -98,7 +99,8 @@ def check(model: LoadedModel) -> tuple[HFFormat, dict[str, object], HFExtras]:
 
 def _advice(model: LoadedModel) -> str:
     """What to change in a recipe: the facts, or the paper if the format has no model of it."""
-    known = [entry for entry in LINEAGE if _has_such(entry, model.facts) and _is_expressible(entry)]
+    papers = PAPERS.values()
+    known = [entry for entry in papers if _has_such(entry, model.facts) and _is_expressible(entry)]
     if model.paper in known or not known:
         return "train with the other values (model.change)"
     keys = [(entry.key, entry.formats["hf"].recipe_keys) for entry in known]

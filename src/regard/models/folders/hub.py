@@ -8,11 +8,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import is_there, read_json
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, reason_of
+from regard.core.files import JSON, is_there, read_json
 
 ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 CONFIG = "config.json"
+POSITIONS = ("max_position_embeddings", "n_positions")  # keys of config.json
+AFTER_PADDING = ("roberta", "xlm-roberta", "camembert")  # positions begin after the padding's id
 FETCHED = ("*.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.safetensors")
 
 
@@ -58,6 +61,30 @@ def check_model(name: str) -> None:
         _with_config(name)
     elif not is_there(name):
         raise BadInput(f"{name}: no such folder")
+
+
+def row_limit(name: str) -> int | None:
+    """The most tokens of a row that a model reads, by config.json; None: unlimited or unknown."""
+    folder = _with_config(name) if is_hub_id(name) else Path(name)
+    if not (folder / CONFIG).is_file():
+        return None
+    config = read_json(folder / CONFIG)
+    if "regard" in config:
+        return _learned_positions(config.get("facts"))
+    places = next((size for key in POSITIONS if is_whole(size := config.get(key))), None)
+    if places is not None and config.get("model_type") in AFTER_PADDING:
+        return places - 1 - (padding if is_whole(padding := config.get("pad_token_id")) else 1)
+    return places
+
+
+def _learned_positions(facts: JSON) -> int | None:
+    """The number of learned positions in the facts of a folder, the least of several."""
+    if not isinstance(facts, dict):
+        return None
+    if facts.get("is") == "Learned" and is_whole(longest := facts.get("longest")):
+        return longest
+    limits = [limit for part in facts.values() if (limit := _learned_positions(part)) is not None]
+    return min(limits, default=None)
 
 
 def _with_config(name: str) -> Path:

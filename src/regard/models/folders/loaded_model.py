@@ -1,5 +1,6 @@
 """A loaded model with all contents of its folder, of any format."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.ground.device import uninitialised
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.reading import Reading
+from regard.core.device import uninitialised
+from regard.core.errors import BadInput, reason_of
+from regard.core.reading import Reading
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+ELMO_OPTIONS, ELMO_WEIGHTS = "options.json", "weights.hdf5"  # published names have more before them
+ONNX_GRAPHS = "onnx"  # the folder of the graphs
+SCORES = re.compile(r"\.(qkv|q|kv)\.\w+$|\bscore\.")  # weights that attention scores depend on
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,16 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
     for side in facts.sides:
         if (blocks := getattr(facts, side).stack.blocks) > tensors:
             raise BadInput(f"{where}: {blocks} layers, but the file has only {tensors} tensors")
+
+
+def check_scores(model: nn.Module, where: Path) -> None:
+    """Raise BadInput for weights of attention scores that are NaN or infinite.
+
+    torch's attention on a CPU gives zeros for scores that are NaN; other weights show in outputs.
+    """
+    for name, tensor in model.named_parameters():
+        if SCORES.search(name) and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            raise BadInput(f"{where}: the weight {name} is NaN or infinite; copy the folder again")
 
 
 def check_tokenizer(

@@ -10,25 +10,19 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.ground.errors import BadInput
-from regard.ground.files import write_files, write_json
+from regard.core.errors import BadInput
+from regard.core.files import write_files, write_json
 from regard.models.folders import hf
-from regard.models.folders.loaded_model import CONFIG, WEIGHTS, LoadedModel
+from regard.models.folders.loaded_model import CONFIG, ONNX_GRAPHS, LoadedModel
 from regard.models.folders.onnx_graphs import Graph, graphs_of
 from regard.models.folders.onnx_int8 import quantise, without_remarks
 from regard.models.formats.hf_format import HFExtras
 
-GRAPHS = "onnx"  # the folder of the graphs
 QUANTISED = "_quantized"  # end of the name of a graph with int8 weights
 OPSET = 18  # the newest that every onnxruntime for browsers runs
 PACKAGES = "onnx, onnxscript and onnxruntime"
 LARGEST = 2**31 - 2**20  # bytes of a file; larger weights lie beside the graph
 JS_CONFIG = "transformers.js_config"
-
-
-def is_onnx(folder: Path) -> bool:
-    """Whether a folder has graphs, and no weights."""
-    return (folder / GRAPHS).is_dir() and not (folder / WEIGHTS).exists()
 
 
 def check(model: LoadedModel) -> None:
@@ -78,10 +72,10 @@ def write(
         contents = model.tokenizer.json_files()
         write_files(folder, {name: text.encode() for name, text in contents.items()})
     write_files(folder, {**extras.files, **hf.sentence_files(model)})
-    (folder / GRAPHS).mkdir(parents=True, exist_ok=True)
+    (folder / ONNX_GRAPHS).mkdir(parents=True, exist_ok=True)
     module, large = _in_single_precision(model.module), []
     for graph in graphs_of(model.facts, module, attention):
-        path = folder / GRAPHS / f"{graph.file}.onnx"
+        path = folder / ONNX_GRAPHS / f"{graph.file}.onnx"
         large += [path.name] * _export(graph, path)
         if int8:
             quantise(path, path.with_stem(path.stem + QUANTISED))

@@ -11,15 +11,15 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens
-from regard.ground.layout import Layout
-from regard.ground.tape import Tape
+from regard.core.batch import PackedTokens
+from regard.core.layout import Layout
+from regard.core.tape import Tape
+from regard.layers.attention import EncoderOutput
+from regard.layers.kv_cache import KeyValues
 from regard.models.attention_site import AttentionSite
 from regard.models.encoder_decoder import EncoderDecoder, EncoderDecoderModule, ModelFacts
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import NEXT_TOKEN, TrunkWithHeads, TrunkWithHeadsModule
-from regard.parts.attention import EncoderOutput
-from regard.parts.kv_cache import KeyValues
 
 Tensors = dict[str, Tensor]
 Axes = dict[int, str]  # names of the dimensions of any size

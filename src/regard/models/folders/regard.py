@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.files import write_files, write_json
-from regard.ground.reading import Reading
+from regard.core.errors import BadInput
+from regard.core.files import write_files, write_json
+from regard.core.reading import Reading
 from regard.images.processor import ImageProcessor
 from regard.models.facts import from_json, to_json
 from regard.models.folders import hf

@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.files import parse_json, read_bytes, read_json
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput, shown
+from regard.core.files import parse_json, read_bytes, read_json
 
 MODULES, READING, PROMPTS = (
     "modules.json",
@@ -61,32 +62,53 @@ def new_files(embedding: Mapping[str, object], width: int, longest: int) -> dict
 
 
 def embedding_of(folder: Path) -> dict[str, object] | None:
-    """Settings pool, normalise, longest and lower; or ``hinders``: why they are unsupported."""
+    """Settings pool, normalise, longest and lower; or ``hinders``: why they are unsupported.
+
+    If there are ``prompts``, texts by name that are put before an input, it has them, too, and the
+    name of the default one (``prompt``).
+    """
     if not (folder / MODULES).exists():
         return None
     embedding: dict[str, object] = {"pool": None, "normalise": False}
+    pools_prompts = True
     for kind, place in _modules(folder):
         match kind:
             case "Transformer" if not place:
                 pass
             case "Pooling":
-                embedding["pool"] = _pool(read_json(folder / place / "config.json"))
+                pooling = read_json(folder / place / "config.json")
+                embedding["pool"] = _pool(pooling)
+                pools_prompts = pooling.get("include_prompt") is not False
             case "Normalize":
                 embedding["normalise"] = True
             case _:
                 return {"hinders": f"{MODULES}: a module {kind} is not supported"}
     if embedding["pool"] is None:
         return {"hinders": f"{MODULES}: this kind of pooling is not supported"}
-    prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else {}
-    if prompts.get("default_prompt_name") is not None:
-        return {"hinders": f"{PROMPTS}: a default prompt is not supported"}
+    prompts = _prompts(read_json(folder / PROMPTS)) if (folder / PROMPTS).exists() else {}
+    if not pools_prompts and any(cast(Mapping[str, str], prompts.get("prompts", {})).values()):
+        return {"hinders": "include_prompt = false, of the Pooling, is not supported"}
+    if isinstance(prompts.get("hinders"), str):
+        return prompts
     reading = read_json(folder / READING) if (folder / READING).exists() else {}
     longest = reading.get("max_seq_length")
     return {
         **embedding,
         "longest": longest if is_whole(longest, 3) else None,
         "lower": reading.get("do_lower_case") is True,
+        **prompts,
     }
+
+
+def _prompts(config: Mapping[str, object]) -> dict[str, object]:
+    """Settings prompts and prompt, as far as there are any; or ``hinders``."""
+    prompts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(v, str) for v in prompts.values()):
+        return {"hinders": f"{PROMPTS}: prompts must be texts by name"}
+    if default is not None and default not in prompts:
+        return {"hinders": f"{PROMPTS}: default_prompt_name {shown(default)} is none of prompts"}
+    settings: dict[str, object] = {"prompts": prompts} if prompts else {}
+    return settings if default is None else {**settings, "prompt": default}
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:

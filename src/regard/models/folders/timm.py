@@ -12,8 +12,8 @@ from typing import cast
 
 import torch
 
-from regard.ground.errors import BadInput, shown
-from regard.ground.files import write_json
+from regard.core.errors import BadInput, shown
+from regard.core.files import write_json
 from regard.images.processor import RESAMPLING, ImageProcessor
 from regard.models.facts import change, values_named
 from regard.models.folders.loaded_model import (
@@ -160,11 +160,6 @@ ARGUMENTS = (
     Constant("qkv_bias", True),
 )
 KNOWN = {*(row.key for row in ARGUMENTS), "fc_norm"}
-
-
-def is_timm(config: Config) -> bool:
-    """Whether a config.json was written by ``timm``."""
-    return "architecture" in config
 
 
 def weights(facts: TrunkWithHeads) -> WeightMap:

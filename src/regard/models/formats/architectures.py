@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from regard.ground.errors import BadInput, did_you_mean
+from regard.core.errors import BadInput, did_you_mean
 from regard.models.facts import values_named
 from regard.models.formats.config_map import (
     Config,

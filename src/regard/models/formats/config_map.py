@@ -8,10 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.facts import Facts, change, difference, paths, values_named
 from regard.text.labels import labels_from_config
 
+Changes = Collection[tuple[str, Mapping[str, object]]]
+FIRST_WEIGHTS = frozenset(
+    {"init", "init_cutoff", "head_std"}
+)  # trained ones depend on none of them
 Config = Mapping[str, Any]  # the content of a config.json
 Names = Collection[str]  # of the tensors beside it, without their prefix
 
@@ -48,9 +52,9 @@ class ConfigRow:
         """Prefixes of the tensors from which ``read`` infers these facts."""
         return ()
 
-    def explains(self, error: str) -> bool:
-        """Whether an error is about the fact that this row sets."""
-        return False
+    def key_in(self, config: Config) -> str:
+        """The key of this config.json that is read."""
+        return self.key
 
     def has_labels(self, config: Config) -> bool:
         """Whether the architecture that a config.json names has a head with labels."""
@@ -75,7 +79,7 @@ class Key(ConfigRow):
     fallback: str = ""
 
     def read(self, config: Config, tensors: Names) -> dict[str, object]:
-        key = self.fallback if self.fallback and config.get(self.key) is None else self.key
+        key = self.key_in(config)
         if key not in config:
             return {}
         value = config[key]
@@ -85,8 +89,8 @@ class Key(ConfigRow):
             value = self.values[value]
         return {self.fact: value}
 
-    def explains(self, error: str) -> bool:
-        return error.startswith(f"{self.fact.rpartition('.')[2]} ")
+    def key_in(self, config: Config) -> str:
+        return self.fallback if self.fallback and config.get(self.key) is None else self.key
 
     def write(self, facts: object) -> dict[str, object]:
         values = values_named(facts, self.fact)[:1]
@@ -190,30 +194,33 @@ def read_facts(
     rows: Collection[ConfigRow], defaults: Facts, config: Config, tensors: Names
 ) -> Facts:
     """The facts of a config.json; ``defaults`` are the facts of an empty config.json."""
-    changes: dict[str, object] = {}
+    parts = [(row.key_in(config), row.read(config, tensors)) for row in rows]
     try:
-        for row in rows:
-            changes |= row.read(config, tensors)
-        return change(defaults, **changes)
+        return change(
+            defaults, **{fact: value for _, facts in parts for fact, value in facts.items()}
+        )
     except BadInput as error:
-        for row in rows:
-            _check_alone(row, defaults, config, tensors, str(error))
-        for row in rows:
-            if row.explains(str(error)):
-                raise BadInput(f"{row.key}: {error}") from None
-        raise
+        key = wrong_part(error, defaults, parts) or _key_of(error, parts)
+        if key is None:
+            raise
+        raise BadInput((error,), key=key) from None
 
 
-def _check_alone(
-    row: ConfigRow, defaults: object, config: Config, tensors: Names, reason: str
-) -> None:
-    """Raise an error that names the key of this row, if the row alone fails for this reason."""
-    changes = row.read(config, tensors)
-    try:
-        change(defaults, **changes)
-    except BadInput as error:
-        if reason.endswith(str(error)):
-            raise BadInput(f"{row.key}: {error}") from None
+def wrong_part(error: BadInput, facts: object, parts: Changes) -> str | None:
+    """The first of several named parts of a change that alone has the fault of the whole."""
+    for name, changes in parts:
+        try:
+            change(facts, **changes)
+        except BadInput as alone:
+            if (alone.key, alone.what) == (error.key, error.what):
+                return name
+    return None
+
+
+def _key_of(error: BadInput, parts: Changes) -> str | None:
+    """The key that sets the fact with which an error begins."""
+    first = error.names[:1]
+    return next((key for key, facts in parts for f in facts if f.split(".")[-1] in first), None)
 
 
 def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object]:
@@ -224,13 +231,19 @@ def write_config(rows: Collection[ConfigRow], facts: object) -> dict[str, object
     return config
 
 
+def lost_facts(facts: object, again: object) -> dict[str, tuple[object, object]]:
+    """Facts of a trained model that differ from those that were read again → both values."""
+    pairs = difference(facts, again).items()
+    return {path: both for path, both in pairs if path.rpartition(".")[2] not in FIRST_WEIGHTS}
+
+
 def refuse_loss(kind: str, facts: object, read_again: Callable[[], object]) -> None:
     """Raise an error if facts change when they are written and read again."""
     try:
         again = read_again()
     except BadInput as error:
         raise BadInput(f"the {kind} format cannot express this model: {error}") from None
-    if lost := difference(facts, again):
+    if lost := lost_facts(facts, again):
         values = dict(paths(again))
         listed = ", ".join(
             f"{path} is {before!r}, not {values.get(path, after)!r}"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
 
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
+    lost_facts,
     read_facts,
     refuse_loss,
     write_config,
@@ -103,7 +104,7 @@ class HFFormat:
     def _means(self, config: Config, tensors: Collection[str], facts: ModelFacts) -> bool:
         """Whether reading a config.json gives these facts."""
         try:
-            return self.facts_of(config, tensors) == facts
+            return not lost_facts(facts, self.facts_of(config, tensors))
         except BadInput:
             return False
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.layers.rotary import LinearScaling, Llama3Scaling, Scaling
 from regard.models.facts import values_named
 from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.positions import Rotary
-from regard.parts.rotary import LinearScaling, Llama3Scaling, Scaling
 
 NAMES = ("default", "linear", "llama3")
 FACTORS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, cast
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead, Key
@@ -157,5 +157,4 @@ PAPER = Paper(
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
     heads=(MLM, SENTENCE_ORDER, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
-    kinds=(SentenceOrderHead,),
 )

@@ -17,8 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attend import Score, other_text
+from regard.layers.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.models.attention_site import AttentionSite
 from regard.models.characters import Characters
 from regard.models.embedding import AnyEmbedding
@@ -32,8 +34,6 @@ from regard.models.text_pairs import TextPairModule, TextPairStack, attend_to_te
 from regard.models.tokens import Tokens
 from regard.models.trunk import AnyStack, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import Score, other_text
-from regard.parts.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.text.tokenizers.word_level import WordTokenizer
 
 
@@ -148,5 +148,4 @@ PAPER = Paper(
     sizes={"base": BASE, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
     heads=(PaperHead(DropoutSpanHead(), from_stack={"dropout": "dropout"}),),
-    kinds=(AttentionFlow,),
 )

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attend import attend, position_gaps
+from regard.layers.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import change
@@ -31,8 +33,6 @@ from regard.models.rnn import GATES
 from regard.models.tokens import Tokens
 from regard.models.trunk import AnyStack, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import attend, position_gaps
-from regard.parts.recurrent.rnn import NOTHING, RNNLayer, without_autocast
 from regard.text.tokenizers.word_level import WordTokenizer
 
 
@@ -99,7 +99,7 @@ class SelfAttentiveModule(AttentionFlowModule):
         x_TD = states_TD = self.projection(compared_TD)
         for number in range(1, len(self.layers)):
             states_TD = self.run_layer(number, states_TD, layout, joined, tape)
-        x_TD = x_TD + self._attend_to_text(states_TD, layout, tape)
+        x_TD = (x_TD + self._attend_to_text(states_TD, layout, tape)).to(states_TD.dtype)
         with without_autocast(x_TD):
             third_TD, _ = self.third(self.dropout(x_TD), layout.texts)
             last_TD, _ = self.last(self.dropout(torch.cat([x_TD, third_TD], -1)), layout.texts)
@@ -140,5 +140,4 @@ PAPER = Paper(
     sizes={"base": BASE, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
     heads=(PaperHead(DropoutSpanHead(), from_stack={"dropout": "dropout"}),),
-    kinds=(SelfAttentiveFlow,),
 )

@@ -95,5 +95,4 @@ PAPER = Paper(
     sizes={"base": BASE, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
     pretraining={"negative-sampling": {}},
-    kinds=(ContextHead,),
 )

@@ -2,18 +2,19 @@
 learns from a teacher. Predictions are the mean over both tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
+from regard.core.tape import NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.facts import at_least, change
 from regard.models.formats import Architectures, HFHead, LabelCount
-from regard.models.heads import AnyHead, Inputs, read_rows
+from regard.models.heads import AnyHead, Inputs, Named, read_rows
 from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.papers import vit
@@ -32,7 +33,7 @@ class DistilledLabelHead(AnyHead):
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows)
-    layers_name: ClassVar[str] = "label_layers"
+    joins_rows: ClassVar[bool] = False  # logits of both layers have rows on their second axis
     outputs: int
 
     def __post_init__(self) -> None:
@@ -40,18 +41,19 @@ class DistilledLabelHead(AnyHead):
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "DistilledLabelModule":
         if width != 2 * trunk.width:
-            raise BadInput("pool: a distilled label head needs the pool FirstTokens(2)")
+            raise BadInput("a distilled label head needs the pool FirstTokens(2)", key="pool")
         return DistilledLabelModule(self, trunk)
+
+    def run(self, module: nn.Module, inputs: Sequence[object], tape: NullTape) -> Named:
+        layers_LBC = module(*inputs)
+        return {"label_layers": layers_LBC, self.name: tape("logits", layers_LBC.mean(0))}
 
     def macs(self, trunk: Trunk, width: int) -> int:
         return width * self.outputs
 
 
 class DistilledLabelModule(nn.Module):
-    """Module of the distilled label head: logits (2, rows, outputs) of both layers.
-
-    The model averages them.
-    """
+    """Module of the distilled label head: logits (2, rows, outputs) of both layers."""
 
     def __init__(self, head: DistilledLabelHead, trunk: Trunk):
         super().__init__()
@@ -108,5 +110,4 @@ PAPER = Paper(
     published={"base": 87_000_000, "small": 22_000_000, "tiny": 6_000_000},
     heads=(vit.LABEL, DISTILLED),
     formats={"hf": HF},
-    kinds=(DistilledLabelHead,),
 )

@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens
-from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.batch import PackedTokens
+from regard.core.errors import BadFact
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
@@ -29,7 +30,6 @@ from regard.models.papers import bert
 from regard.models.pools import FirstToken
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import NO_POSITIONS, TrunkWithHeads, TrunkWithHeadsModule
-from regard.parts.attention import EncoderOutput
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.wordpiece import WordPiece
 from regard.weights import Alias, Rule, WeightMap
@@ -63,7 +63,7 @@ class Joint:
 
     def __post_init__(self) -> None:
         if self.discriminator.trunk.token_width != self.generator.trunk.token_width:
-            raise BadInput("embedding_size must be the same in generator and discriminator")
+            raise BadFact("embedding_size", "must be the same in generator and discriminator")
 
     @property
     def encoder(self) -> Trunk:
@@ -278,5 +278,4 @@ PAPER = Paper(
     published={"small": 14_000_000, "base": 110_000_000, "large": 335_000_000},
     heads=(MLM, REPLACED_TOKEN, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
-    kinds=(ReplacedTokenHead,),
 )

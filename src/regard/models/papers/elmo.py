@@ -10,8 +10,12 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.dropout import Dropout
+from regard.layers.recurrent.projected_lstm import ProjectedBiLSTM, State
+from regard.layers.recurrent.rnn import without_autocast
 from regard.models.characters import Characters
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import above_zero, at_least, change, share
@@ -20,10 +24,6 @@ from regard.models.macs import MACs
 from regard.models.paper import Paper
 from regard.models.trunk import AnyStack, StackModule, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attention import EncoderOutput
-from regard.parts.dropout import Dropout
-from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM, State
-from regard.parts.recurrent.rnn import without_autocast
 
 
 @dataclass(frozen=True)
@@ -191,5 +191,4 @@ PAPER = Paper(
     published={"small": 13_600_000, "medium": 28_000_000, "original": 93_600_000},
     tokenizer="characters",
     pretraining={"bilm": {}},
-    kinds=(BiLMStack, BiLMHead, Characters),
 )

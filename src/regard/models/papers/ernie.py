@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import is_whole
+from regard.core.errors import BadFact, BadInput
+from regard.layers.block import LAYER_NORM, Norm
 from regard.models.embedding import EmbeddingModule, Learned
 from regard.models.facts import at_least, change, values_named
 from regard.models.formats import Architectures
@@ -16,7 +17,6 @@ from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.models.tokens import Tokens
-from regard.parts.block import LAYER_NORM, Norm
 from regard.weights import Rule, WeightMap
 
 
@@ -30,7 +30,7 @@ class TaskTokens(Tokens):
         super().__post_init__()
         at_least(0, self, "task_types")
         if self.task_types and (self.characters is not None or not self.normed):
-            raise BadInput("task_types needs normed = true, and no characters")
+            raise BadFact("task_types", "needs normed = true, and no characters")
 
     def build(self, width: int, dropout: float, norm: Norm = LAYER_NORM) -> EmbeddingModule:
         embedding = super().build(width, dropout, norm)
@@ -101,5 +101,4 @@ PAPER = Paper(
     sizes={"base": BASE, "large": LARGE},
     heads=bert.PAPER.heads,
     formats={"hf": HF},
-    kinds=(TaskTokens,),
 )

@@ -42,5 +42,4 @@ PAPER = Paper(
     arxiv="1611.02344",
     after="Bahdanau",
     sizes={"base": BASE, "laptop": LAPTOP},
-    kinds=(ConvEncoderFacts,),
 )

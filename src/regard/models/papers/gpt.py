@@ -7,6 +7,7 @@ state of the last token.
 
 from functools import partial
 
+from regard.layers.attend import causal
 from regard.models.embedding import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
@@ -18,7 +19,6 @@ from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import causal
 from regard.text.tokenizers.bpe import GPTBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, Transpose, WeightLine, WeightMap

@@ -18,9 +18,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.errors import BadInput
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.attention import EncoderOutput
+from regard.layers.block import LAYER_NORM, Norm
+from regard.layers.dropout import Dropout
+from regard.layers.recurrent.rnn import without_autocast
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
 from regard.models.facts import at_least, change, share
 from regard.models.macs import MACs
@@ -28,10 +32,6 @@ from regard.models.paper import Paper
 from regard.models.tokens import Tokens
 from regard.models.trunk import AnyStack, StackModule, Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attention import EncoderOutput
-from regard.parts.block import LAYER_NORM, Norm
-from regard.parts.dropout import Dropout
-from regard.parts.recurrent.rnn import without_autocast
 from regard.text.tokenizers.word_level import WordTokenizer
 
 GATES = 5  # i, f, o, r and g, of which the first four are sigmoids
@@ -197,5 +197,4 @@ PAPER = Paper(
     after="Ma",
     sizes={"base": BASE, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
-    kinds=(PredicateTokens, HighwayStack),
 )

@@ -8,7 +8,6 @@ Dropout is of the embedding and the states; the paper has 0.5 and 0.2, here it i
 """
 
 from regard.models.characters import Characters
-from regard.models.coreference_head import CoreferenceHead
 from regard.models.facts import change
 from regard.models.paper import Paper
 from regard.models.rnn import RNNEncoderFacts
@@ -38,5 +37,4 @@ PAPER = Paper(
     after="Ma",
     sizes={"base": BASE, "elmo": ELMO, "laptop": LAPTOP},
     tokenizer=WordTokenizer.name,
-    kinds=(CoreferenceHead,),
 )

@@ -11,9 +11,11 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
+from regard.layers.attend import causal
+from regard.layers.relative_score import sinusoid
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import (
@@ -32,8 +34,6 @@ from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.parts.attend import causal
-from regard.parts.relative_score import sinusoid
 from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.papers import llama

@@ -4,8 +4,8 @@ values; upper layers may attend to a sliding window.
 
 from dataclasses import dataclass, replace
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
 from regard.models.facts import change, values_named
 from regard.models.formats.config_map import Config, ConfigRow, Names
 from regard.models.formats.rotary_keys import FULL, SLIDING

@@ -8,8 +8,8 @@ a head with a dense layer of its own, without BERT's pooler.
 
 from functools import partial
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
 from regard.models.embedding import Learned
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFFormat, HFHead, Key

@@ -105,5 +105,4 @@ PAPER = Paper(
     published={"base": 110_000_000, "large": 340_000_000},
     heads=(*bert.PAPER.heads, SPAN_BOUNDARY),
     formats={"hf": HF},
-    kinds=(SpanBoundaryHead,),
 )

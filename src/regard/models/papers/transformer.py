@@ -3,6 +3,7 @@
 The encoder attends to all tokens; the decoder to its earlier tokens and to the source.
 """
 
+from regard.layers.attend import causal
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import change
 from regard.models.paper import Paper
@@ -11,7 +12,6 @@ from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.parts.attend import causal
 
 EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)
 ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)

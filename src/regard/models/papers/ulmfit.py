@@ -13,8 +13,11 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.core.errors import BadFact
+from regard.core.layout import Layout
+from regard.layers.attention import EncoderOutput
+from regard.layers.batch_norm import RowBatchNorm
+from regard.layers.dropout import Dropout
 from regard.models.facts import at_least, change, share
 from regard.models.heads import AnyHead, Inputs, PaperHead
 from regard.models.label_heads import LabelHead
@@ -22,9 +25,6 @@ from regard.models.paper import Paper
 from regard.models.papers import awd_lstm
 from regard.models.pools import ConcatPool
 from regard.models.trunk import Trunk
-from regard.parts.attention import EncoderOutput
-from regard.parts.batch_norm import RowBatchNorm
-from regard.parts.dropout import Dropout
 
 
 def read_rows_and_layout(
@@ -53,7 +53,7 @@ class NormedLabelHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, self, "outputs", "hidden")
         if len(self.rates) != 2:
-            raise BadInput(f"rates must be two numbers, one per layer, not {self.rates}")
+            raise BadFact("rates", f"must be two numbers, one per layer, not {self.rates}")
         share(self, "rates")
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int) -> "NormedLabelModule":
@@ -94,5 +94,4 @@ PAPER = Paper(
     pretraining={"causal-lm": {"rows": "streams", "ar": 2.0, "tar": 1.0}},
     sizes={"base": BASE},
     heads=(*awd_lstm.PAPER.heads, PaperHead(NormedLabelHead(2), pool=ConcatPool())),
-    kinds=(NormedLabelHead,),
 )

@@ -8,7 +8,7 @@ size is the width of a patch in pixels; default: 16, for huge 14.
 from collections.abc import Mapping
 from typing import ClassVar, cast
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change
@@ -191,5 +191,4 @@ PAPER = Paper(
     },
     heads=(LABEL,),
     formats={"hf": HF},
-    kinds=(Patches,),
 )

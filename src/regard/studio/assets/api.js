@@ -1,6 +1,6 @@
 // @ts-check
 // Requests to the server, and their timing: typing waits for nothing, and an old request is given up.
-import { decode } from "../views/base.js";
+import { decode, visible } from "../views/base.js";
 
 export const LONGEST = 4000; // characters of a text
 const GONE = "The studio does not answer: it was stopped, or cannot be reached. Start it again with regard studio and your models, then reload this page.";
@@ -23,7 +23,7 @@ async function send(path, body, signal) {
   const response = await fetch(path, { ...given, signal }).catch((error) => { throw signal?.aborted ? error : new Error(GONE); });
   if (response.ok) return response;
   const content = await response.json().catch(() => null);
-  throw new Error(content?.error?.message ?? `the server answered ${response.status}`);
+  throw new Error(visible(content?.error?.message ?? `the server answered ${response.status}`));
 }
 /** A module of the studio. @param {string} path @returns {Promise<any>} */
 export const load = (path) => import(path).catch(() => { throw new Error(GONE); });
@@ -40,29 +40,55 @@ export async function askModel(path, body, signal) {
 
 const PAUSE = 250; // milliseconds without a key before a request is sent
 
+/** Events that would change what is shown, or ask for more of it. */
+const ACTIONS = ["click", "keydown"];
+/** What is shown of an older request is dimmed, said to be busy, and does nothing until the new one is answered.
+ * @param {HTMLElement} place */
+function guard(place) {
+  for (const name of ACTIONS) place.addEventListener(name, (event) => {
+    if (!place.classList.contains("old") || /** @type {KeyboardEvent} */ (event).key === "Tab") return;
+    event.stopPropagation();
+    if (name === "click") event.preventDefault();
+  }, { capture: true });
+}
 /** Runs work once typing pauses; what runs already is given up. Equal work is not done again.
- * @param {(signal: AbortSignal) => Promise<void>} work @param {(error: Error | null) => void} done */
-export function live(work, done) {
+ * @param {(signal: AbortSignal) => Promise<void>} work @param {HTMLElement[]} places where its results are shown
+ * @param {(error: Error | null) => void} done */
+export function live(work, places, done) {
   let control = new AbortController();
   let timer = 0;
   let last = "";
+  places.forEach(guard);
+  /** @param {boolean} isOld @param {boolean} isBusy */
+  const mark = (isOld, isBusy) => {
+    for (const place of places) {
+      place.classList.toggle("old", isOld);
+      if (isBusy) place.setAttribute("aria-busy", "true");
+      else place.removeAttribute("aria-busy");
+    }
+  };
+  const giveUp = () => { clearTimeout(timer); control.abort(); last = ""; };
   return {
     /** @param {string} key what the work depends on @param {boolean} [now] */
     request(key, now = false) {
       if (key === last) return;
+      giveUp();
       last = key;
-      clearTimeout(timer);
-      control.abort();
+      mark(true, true);
       const own = control = new AbortController();
       timer = setTimeout(async () => {
+        let fault = null;
         try {
           await work(own.signal);
-          if (!own.signal.aborted) done(null);
-        } catch (error) {
-          if (!own.signal.aborted) { last = ""; done(/** @type {Error} */ (error)); }
-        }
+        } catch (error) { fault = /** @type {Error} */ (error); }
+        if (own.signal.aborted) return;
+        mark(fault !== null, false);
+        if (fault) last = "";
+        done(fault);
       }, now ? 0 : PAUSE);
     },
-    stop() { clearTimeout(timer); control.abort(); last = ""; },
+    /** What is shown is of an older input, and its request has to wait for another answer. */
+    outdate() { giveUp(); mark(true, true); },
+    stop() { giveUp(); mark(false, false); },
   };
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Parts of pages: fields that write to the address, checkpoints, views with their errors, switches of heads, outputs, marked differences.
-import { clip, draw, make, range, within, written } from "../views/base.js";
-import { ask, askModel, askRecord, load as loadModule, LONGEST } from "./api.js";
+import { clip, make, range, within, written } from "../views/base.js";
+import { ask, askModel, askRecord, live, load as loadModule, LONGEST } from "./api.js";
 
 /** @typedef {import("./studio.js").Studio} Studio */
 /** @typedef {import("./studio.js").Model} Model */
@@ -107,6 +107,31 @@ export function fold(studio, name, title, ...children) {
   });
   return { element, get isOpen() { return opened().includes(name); }, update() { element.open = opened().includes(name); } };
 }
+const MOST_NAMED = 12; // unknown words that are named
+/** A line under a field that names the words which models do not know: all are the same to them. */
+export function unknownWords() {
+  const element = make("p", { class: "note unknown", role: "status" });
+  let models = /** @type {Model[]} */ ([]);
+  let text = "";
+  const asking = live(async (signal) => {
+    const readers = text.trim() ? models.filter(readsText) : [];
+    const found = await Promise.all(readers.map((model) => ask("/studio/unknown", { model: model.name, text }, signal)));
+    if (signal.aborted) return;
+    element.replaceChildren(...readers.flatMap((model, i) => {
+      const { words } = found[i];
+      const named = [...words.slice(0, MOST_NAMED), ...(words.length > MOST_NAMED ? ["…"] : [])];
+      return words.length ? [`${model.name} does not know `, ...named.flatMap((word, at) => [at ? ", " : "", make("strong", { dir: "auto" }, word)]), ": it reads them as one unknown token. "] : [];
+    }));
+  }, [element], (error) => { if (error) element.replaceChildren(); });
+  return {
+    element, stop: asking.stop,
+    /** @param {Model[]} readers @param {string} given */
+    request(readers, given) {
+      [models, text] = [readers, given];
+      asking.request(JSON.stringify([models.map((model) => model.name), text]));
+    },
+  };
+}
 /** The place of a view: the module of the record's kind draws into it. What is chosen in the view is in the address,
  * with a prefix if the page has two of its kind. @param {Studio} studio @param {string} label @param {string} [prefix] */
 export function viewPlace(studio, label, prefix = "") {
@@ -132,7 +157,6 @@ export function viewPlace(studio, label, prefix = "") {
     /** @param {any} record @param {{load?: any} & Record<string, any>} [options] */
     async show(record, { load, ...given } = {}) {
       fault.hidden = true;
-      element.classList.remove("old");
       const choices = (/** @type {Record<string, any>} */ own) => {
         first = Object.fromEntries(Object.entries(own).map(([name, value]) => [name, given[name] ?? value]));
         known = JSON.stringify(chosen());
@@ -177,6 +201,8 @@ export function headsOff(studio, model) {
 export const editsOf = (off) => off.map(({ at, head }) => ({ kind: "head-off", at, head }));
 /** @param {ReturnType<typeof headsOff>} off */
 export const namesOf = (off) => off.map(({ site, layer, head }) => `${site} ${layer}.${head}`).join(", ");
+/** The line above figures that says of which model they are; none if all heads are on. @param {Model} model @param {ReturnType<typeof headsOff>} off */
+export const ofModel = (model, off) => off.length ? make("p", { class: "note of-model" }, `Model: ${model.name} without ${namesOf(off)}`) : "";
 
 /** A grid of buttons for each site: a row is a layer, a button a head. Arrow keys move between them.
  * @param {Studio} studio @param {() => Model} model */
@@ -233,22 +259,6 @@ export async function outputOf(model, path, text, signal) {
   if (path === "fill") return { text: record.text, shares: record.blanks[0].map((/** @type {any} */ each) => [each.word, each.probability]), lines: [] };
   if (path === "score") return { text: "", shares: [], lines: Object.entries(record).filter(([, value]) => typeof value === "number").map(([name, value]) => `${name} ${Number(value).toPrecision(4)}`) };
   return { text: record.text, shares: [], lines: record.score === undefined ? [] : [`score ${record.score.toFixed(2)}`] };
-}
-
-// ---- drawings of the server ---------------------------------------------------------------------
-
-const SHAPES = ["svg", "g", "rect", "line", "path", "text", "title", "desc"];
-/** An SVG drawing as elements: shapes with their plain attributes, and nothing else. @param {string} svg */
-export function drawing(svg) {
-  const copy = (/** @type {Element} */ from) => {
-    const shape = draw(from.localName, Object.fromEntries([...from.attributes].filter(({ name }) => !/^(on|xmlns|style|href)/.test(name)).map(({ name, value }) => [name, value])));
-    for (const child of from.childNodes) {
-      if (child instanceof Element && SHAPES.includes(child.localName)) shape.append(copy(child));
-      if (child.nodeType === Node.TEXT_NODE) shape.append(child.textContent);
-    }
-    return shape;
-  };
-  return copy(new DOMParser().parseFromString(svg, "image/svg+xml").documentElement);
 }
 
 // ---- differences ------------------------------------------------------------------------------

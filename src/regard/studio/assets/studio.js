@@ -1,6 +1,6 @@
 // @ts-check
 // The studio: pages over the models of the server. The address holds all choices of a page.
-import { make } from "../views/base.js";
+import { make, visible } from "../views/base.js";
 import { ask, load } from "./api.js";
 import { tour } from "./tour.js";
 
@@ -52,7 +52,7 @@ const studio = {
     if (address !== location.pathname + location.search) history[replace ? "replaceState" : "pushState"](null, "", address);
     show();
   },
-  announce: (text) => { line.textContent = text; },
+  announce: (text) => { line.textContent = visible(text); },
 };
 
 const known = () => PAGES.filter((page) => page.always || studio.models.some(page.fits));
@@ -70,7 +70,7 @@ function showNav() {
     href: `/studio?page=${name}`, "aria-current": name === here ? "page" : null,
     onclick: (/** @type {MouseEvent} */ event) => follow(event, name),
   }, title)), make("button", { type: "button", class: "theme", onclick: turnTheme }, "Light / dark"),
-  make("button", { type: "button", onclick: () => tour(studio) }, "Tour"));
+  make("button", { type: "button", "data-opens": "tour", onclick: () => tour(studio) }, "Tour"));
 }
 function turnTheme() {
   const root = document.documentElement;
@@ -102,15 +102,25 @@ function showFault(error) {
   main.append(make("p", { class: "fault", role: "alert" }, error.message));
   return null;
 }
+/** A link to a page, with choices. @param {string} name @param {string} title @param {string} [more] */
+const pageLink = (name, title, more = "") => make("a", {
+  href: `/studio?page=${name}${more}`, onclick: (/** @type {MouseEvent} */ event) => follow(event, `${name}${more}`),
+}, title);
 function showHome() {
   main.replaceChildren(make("h1", {}, "What would you like to look into?"),
-    make("p", { class: "summary" }, `${studio.models.length} ${studio.models.length === 1 ? "model" : "models"}: `,
-      studio.models.map((model) => `${model.name} (${model.paper}, ${model.parameters.toLocaleString("en")} parameters)`).join(", ")),
-    make("ul", { class: "cards" }, ...known().map(({ name, title, about }) => make("li", {},
-      make("a", { href: `/studio?page=${name}`, onclick: (/** @type {MouseEvent} */ event) => follow(event, name) }, title),
-      make("p", {}, about)))));
+    make("ul", { class: "models" }, ...studio.models.map((model) => make("li", {}, make("strong", {}, model.name), ` (${model.paper}, ${model.parameters.toLocaleString("en")} parameters): `,
+      ...PAGES.filter((page) => !page.always && page.fits(model)).flatMap(({ name, title }, i) => [i ? ", " : "", pageLink(name, title, `&model=${encodeURIComponent(model.name)}`)])))),
+    make("ul", { class: "cards" }, ...known().map(({ name, title, about }) => make("li", {}, pageLink(name, title), make("p", {}, about)))));
 }
 
+/** The token of the address is in a cookie by now: it goes no further with addresses that are kept and shared. */
+function dropToken() {
+  const rest = choices();
+  rest.delete("token");
+  if (choices().has("token")) history.replaceState(null, "", `/studio${rest.size ? `?${rest}` : ""}`);
+}
+
+dropToken();
 addEventListener("popstate", () => show());
 try {
   const listed = await ask("/studio/models");

@@ -22,7 +22,12 @@ export function tour(studio) {
   let at = Math.min(Math.max(Number(studio.get("tour", "1")) - 1, 0), steps.length - 1);
   const card = make("section", { class: "tour", role: "dialog", "aria-label": "Tour", tabindex: -1 });
   const ended = new AbortController();
-  const remove = () => { ended.abort(); card.remove(); };
+  const remove = () => {
+    const held = card.contains(document.activeElement);
+    ended.abort();
+    card.remove();
+    if (held) /** @type {HTMLElement | null} */ (document.querySelector("nav [data-opens=tour]"))?.focus();
+  };
   const close = () => { remove(); studio.go({ tour: null }, { replace: true }); };
   addEventListener("popstate", () => {
     const now = Number(studio.get("tour")) - 1;

@@ -22,17 +22,18 @@ file's normaliser and pre-tokenizer by the class's.
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer
 
-from regard.ground.errors import BadInput, shown
-from regard.ground.files import JSON, read_json, read_text
+from regard.core.errors import BadInput, shown
+from regard.core.files import JSON, read_json, read_text
 from regard.text.templates import TEXTS, RowBuilder, Template
 from regard.text.tokenizers.family import Learned, TokenizerFamily, TokenizerSettings, Vocab
-from regard.text.tokenizers.subwords import Subwords, learn_model
+from regard.text.tokenizers.subwords import Subwords, learn_in_two_passes, learn_model
 from regard.text.tokenizers.wordpiece import SPECIALS
 
 VOCAB, MERGES = "vocab.json", "merges.txt"
@@ -122,7 +123,8 @@ class ByteBPE(BPEFamily):
         frame, alphabet = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
         frame.pre_tokenizer = self.pre_tokenizer(prefix=False)
         special = dict.fromkeys(self.special_tokens.values())
-        return _learn(frame, texts, vocab, special, initial_alphabet=alphabet)
+        learned = learn_model(frame, texts, BpeTrainer, vocab, special, initial_alphabet=alphabet)
+        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 class GPT2BPE(ByteBPE):
@@ -148,20 +150,15 @@ class GPTBPE(BPEFamily):
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> Learned:
         if not lower:
             raise BadInput("text.lower: GPT's BPE reads lower case only: set it to true")
-        special, frame = self.special_tokens.values(), _frame(models.BPE(end_of_word_suffix=SUFFIX))
-        return _learn(frame, texts, vocab, special, end_of_word_suffix=SUFFIX)
+        trainer = partial(BpeTrainer, end_of_word_suffix=SUFFIX)
+        special = self.special_tokens.values()
+        learned = learn_in_two_passes(_new_frame, texts, trainer, vocab, special)
+        return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 def _model(model: Vocab, **options: str) -> models.BPE:
     merges = [(left, right) for left, right in model["merges"]]
     return models.BPE(dict(model["vocab"]), merges, **options)
-
-
-def _learn(
-    frame: Tokenizer, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
-) -> Learned:
-    learned = learn_model(frame, texts, BpeTrainer, vocab, special, **options)
-    return {"vocab": learned["vocab"], "merges": learned["merges"]}, {}
 
 
 def _frame(model: models.Model) -> Tokenizer:
@@ -170,6 +167,10 @@ def _frame(model: models.Model) -> Tokenizer:
     frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     frame.decoder = decoders.BPEDecoder(suffix=SUFFIX)
     return frame
+
+
+def _new_frame() -> Tokenizer:
+    return _frame(models.BPE(end_of_word_suffix=SUFFIX))
 
 
 class EncoderBPE(ByteBPE):

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
+from regard.core.errors import BadInput
+from regard.core.files import read_json, write_json
 from regard.text.tokenizers.row_tokenizer import WholeWordTokenizer
 from regard.text.vocabulary import BEGIN, END, Lexicon, Spelling, WholeWords
 from regard.text.words import Span, words
@@ -88,7 +88,7 @@ class CharacterVocabulary(WholeWords, Spelling):
         return next((name for number, name in frames if number in ids), text)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CharacterTokenizer(WholeWordTokenizer):
     """Tokenizer of words as characters; the states of the added bos and eos are left out.
 

@@ -1,36 +1,23 @@
 """Tokenizer of an encoder: a vocabulary with special tokens, and the rows made of texts."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, write_files
+from regard.core.errors import BadInput
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers import FAMILIES
-from regard.text.tokenizers.family import TokenizerFamily
 from regard.text.tokenizers.plain_tokenizer import KINDS
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.tokenizer_files import (
-    SETTINGS,
-    WORDS,
-    TokenizerFiles,
-    add_special_tokens,
-    all_files,
-    change_family,
-    new_files,
-    read_files,
-)
+from regard.text.tokenizers.tokenizer_files import TokenizerFiles, all_files
 
 IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.json has
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EncoderTokenizer(TokenizerFiles, RowTokenizer):
     """Tokenizer with special tokens, of a family of Hugging Face.
 
@@ -103,36 +90,6 @@ class EncoderTokenizer(TokenizerFiles, RowTokenizer):
         bos = [self.template.special[first]] if first == "bos" else []
         return [bos + ids for ids in super().encode_prompts(texts)]
 
-    def with_family(self, name: str) -> "EncoderTokenizer":
-        """Tokenizer with this vocabulary and the row template of another family of its kind."""
-        return EncoderTokenizer(**vars(change_family(self, name)))
-
-    def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
-        missing = [token for token in tokens if not self.words.has(token)]
-        if not missing:
-            return self
-        return EncoderTokenizer(**vars(add_special_tokens(self, missing)))
-
-    def save(self, folder: Path) -> None:
-        write_files(folder, self.files, stale=self.FILES)
-
-    def json_files(self) -> dict[str, str]:
-        """tokenizer.json where it is missing, and a complete tokenizer_config.json."""
-        settings: dict[str, JSON] = {"tokenizer_class": self.family.classes[0], **self.names}
-        settings |= {} if self.longest is None else {"model_max_length": self.longest}
-        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
-        words = {} if WORDS in self.files else {WORDS: self.words.content}
-        return {**words, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
-
-    @staticmethod
-    def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":
-        """Read the tokenizer of a folder; None if it has none.
-
-        ``family`` is the default for files that name no class.
-        """
-        files = read_files(folder, family)
-        return None if files is None else EncoderTokenizer(**vars(files))
-
     def _id(self, role: str) -> int:
         if role not in self._special:
             raise BadInput(f"this tokenizer has no {role.replace('_', ' ')}")
@@ -164,4 +121,4 @@ def train_encoder_tokenizer(
         small = f"a vocabulary of {vocab} has no room for {', '.join(reserved)}"
         raise BadInput(f"text.vocab: {small}; write {len(reserved) + 1} or more")
     model, own = family.learn(texts, vocab - len(special_tokens), lower)
-    return EncoderTokenizer(**vars(new_files(family, model, own, longest, special_tokens)))
+    return EncoderTokenizer.create(family, model, own, longest, special_tokens)

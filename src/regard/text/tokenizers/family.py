@@ -8,8 +8,8 @@ from typing import ClassVar, NotRequired, TypedDict, TypeVar
 
 from tokenizers import Tokenizer, processors
 
-from regard.ground.errors import BadInput, shown
-from regard.ground.files import JSON
+from regard.core.errors import BadInput, shown
+from regard.core.files import JSON
 from regard.text.templates import TEXTS, RowBuilder, Template
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.vocabulary import check_pieces

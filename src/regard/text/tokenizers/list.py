@@ -20,9 +20,8 @@ from regard.text.words import Sentence, joined
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 
-Tokenizer = (
-    TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer | WordTokenizer
-)
+TrunkTokenizer = EncoderTokenizer | PlainTokenizer | CharacterTokenizer | WordTokenizer
+Tokenizer = TranslationTokenizer | TrunkTokenizer
 LEARNED: dict[str, type[PlainTokenizer | CharacterTokenizer | WordTokenizer]] = {
     tokenizer.name: tokenizer for tokenizer in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }

@@ -12,10 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
-from tokenizers import Tokenizer, models, normalizers, processors
-
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes, read_json, write_files
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_bytes, read_json, write_files
 from regard.text.segmentation import Segmentation, lost_words, touched
 from regard.text.tokenizers.plain_tokenizer import filled
 from regard.text.tokenizers.sentencepiece import (
@@ -26,8 +24,9 @@ from regard.text.tokenizers.sentencepiece import (
     read_unigram,
     train_unigram,
 )
+from regard.text.tokenizers.subwords import end_of_texts
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
-from regard.text.tokenizers.unigram import mark_spaces
+from regard.text.tokenizers.unigram import unigram_tokenizer
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
@@ -139,7 +138,7 @@ class MarianPieces:
         return self._ids.get(piece, self.unk)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MarianTokenizer(TranslationTokenizer):
     """Tokenizer of a Marian folder: both languages, and its files as they were read."""
 
@@ -168,17 +167,11 @@ class MarianTokenizer(TranslationTokenizer):
         scores, ids = dict(pieces), {number: piece for piece, number in vocabulary.items()}
         every = (ids.get(number, f"(no piece {number})") for number in range(len(self.target)))
         scored = [(piece, scores.get(piece, LOWEST)) for piece in every]
-        tokenizer = Tokenizer(models.Unigram(scored, self.source.unk, byte_fallback=False))
-        mark_spaces(tokenizer)
-        if charsmap:
-            tokenizer.normalizer = normalizers.Precompiled(charsmap)
+        tokenizer = unigram_tokenizer(scored, self.source.unk, charsmap)
         special = (self.target.eos, self.target.unk, self.target.pad)
         names = {role: ids[number] for role, number in zip(NAMES, special, strict=True)}
         tokenizer.add_special_tokens([*names.values()])
-        end = names["eos_token"]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {end}", pair=f"$A {end} $B {end}", special_tokens=[(end, self.target.eos)]
-        )
+        tokenizer.post_processor = end_of_texts(names["eos_token"], self.target.eos)
         settings = {"tokenizer_class": "MarianTokenizer", **names}
         settings |= json.loads(self.files.get(SETTINGS, b"{}"))
         return {"tokenizer.json": tokenizer.to_str(), SETTINGS: json.dumps(settings, indent=1)}

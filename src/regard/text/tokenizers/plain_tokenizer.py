@@ -15,12 +15,18 @@ from typing import ClassVar, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.bounds import KNOWN
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
-from regard.text.tokenizers.subwords import Frame, Subwords, learn_model, too_small
+from regard.text.tokenizers.subwords import (
+    Frame,
+    Subwords,
+    learn_in_two_passes,
+    learn_model,
+    too_small,
+)
 from regard.text.tokenizers.unigram import learn_unigram
-from regard.text.tokenizers.wordpiece import learn_in_two_passes
 from regard.text.vocabulary import SPECIAL_TOKENS, UNK
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -36,9 +42,10 @@ _NEEDLESS = (
     r"|(?<=\d [.,:]) (?=\d)"  # in 3.5 and 10:30
     r"|(?<=\p{Han}) (?=\p{Han})"
 )
+KNOWN.update((_SPACED, _SPACELESS, _NEEDLESS))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlainTokenizer(RowTokenizer):
     """Tokenizer of subwords without special tokens, for one text at a time."""
 
@@ -154,8 +161,9 @@ def _unigram(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
 
 
 def _wordpiece(frame: Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    learned = learn_in_two_passes(frame, texts, vocab, SPECIAL_TOKENS)
-    return models.WordPiece(learned, unk_token=SPECIAL_TOKENS[UNK])
+    trainer = partial(trainers.WordPieceTrainer, min_frequency=2)
+    learned = learn_in_two_passes(frame, texts, trainer, vocab, SPECIAL_TOKENS)
+    return models.WordPiece(learned["vocab"], unk_token=SPECIAL_TOKENS[UNK])
 
 
 class Algorithm(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from regard.ground.batch import Ids, TokenRow
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading, RowReading
+from regard.core.batch import Ids, TokenRow
+from regard.core.errors import BadInput
+from regard.core.reading import Reading, RowReading
 from regard.text.segmentation import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.tokenizers.subwords import Subwords
@@ -23,6 +23,8 @@ from regard.text.vocabulary import (
     Spelling,
     WholeWords,
     check_sizes,
+    describe,
+    encode_beginnings,
     token_count,
 )
 from regard.text.words import one_or_two_texts, text_or_pair, word_spans
@@ -32,6 +34,14 @@ class RowTokenizer(RowReading):
     """Base class of tokenizers with one vocabulary."""
 
     words: Subwords
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({describe(self.words, self.special)})"
+
+    @property
+    def special(self) -> Collection[int] | None:
+        """The ids of special tokens; None: those that the vocabulary names."""
+        return None
 
     @property
     @abstractmethod
@@ -96,8 +106,8 @@ class RowTokenizer(RowReading):
     def sizes(self) -> dict[str, int]:
         return {"vocab": len(self.words)}
 
-    def texts_of(self, given: object) -> tuple[str, ...]:
-        return one_or_two_texts(given, 1)
+    def texts_of(self, value: object) -> tuple[str, ...]:
+        return one_or_two_texts(value, 1)
 
     def parse(self, line: str, where: str) -> str | tuple[str, str]:
         """The text in a line of a file, or two with a tab between them."""
@@ -105,7 +115,9 @@ class RowTokenizer(RowReading):
 
     def rows(self, inputs: Sequence[object], max_length: int | None = None) -> list[TokenRow]:
         """A row of each text or pair of texts, truncated to ``max_length``."""
-        return [self.row(*texts, longest=max_length) for texts in self._text_ids(inputs)]
+        return [
+            self.row(*texts, longest=max_length) for texts in self._text_ids(inputs, max_length)
+        ]
 
     def window_rows(
         self, inputs: Sequence[object], max_length: int, stride: int | None = None
@@ -114,10 +126,12 @@ class RowTokenizer(RowReading):
         every = self._text_ids(inputs)
         return [self.template.text_windows(*texts, max_length, stride) for texts in every]
 
-    def _text_ids(self, inputs: Sequence[object]) -> list[tuple[Ids, Ids | None]]:
-        """The ids of each text, or of both texts of a pair."""
+    def _text_ids(
+        self, inputs: Sequence[object], longest: int | None = None
+    ) -> list[tuple[Ids, Ids | None]]:
+        """The ids of each text, or of both texts of a pair; see ``encode_beginnings``."""
         texts = [one_or_two_texts(value, number) for number, value in enumerate(inputs, start=1)]
-        ids = iter(self.words.encode_all([*chain(*texts)]))
+        ids = iter(encode_beginnings(self.words, chain(*texts), longest))
         return [(next(ids), next(ids) if len(own) == 2 else None) for own in texts]
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
@@ -189,6 +203,10 @@ class WholeWordTokenizer(RowTokenizer):
     """Base class of tokenizers of whole words, with a token before and after each sentence."""
 
     words: WholeWords  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        described = f"{self.words.kind}, {len(self.words):,} tokens, special: {BEGIN}, {END}"
+        return f"{type(self).__name__}({described})"
 
     @property
     def special_ids(self) -> dict[str, int]:

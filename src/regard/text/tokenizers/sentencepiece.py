@@ -1,4 +1,8 @@
-"""SentencePiece models, the files of Marian and ALBERT folders (Kudo and Richardson, 2018)."""
+"""SentencePiece models, the files of Marian and ALBERT folders (Kudo and Richardson, 2018).
+
+Files are parsed here: the library gives no table of characters, and its protobuf module needs the
+package protobuf.
+"""
 
 import io
 import re
@@ -6,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from regard.ground.errors import BadInput, reason_of
+from regard.core.errors import BadInput, reason_of
 from regard.text.tokenizers.subwords import too_small
 
 KIND = "sentencepiece"

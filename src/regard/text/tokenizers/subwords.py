@@ -6,7 +6,9 @@ BPE-dropout (Provilkov et al., 2020, arXiv:1910.13267, algorithm 1) skips merges
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -14,14 +16,16 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
+from warnings import warn
 
 import numpy as np
-from tokenizers import Tokenizer, processors, trainers
+from tokenizers import Encoding, Tokenizer, processors, trainers
 
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import read_bytes, write_text
-from regard.ground.forks import TOKENIZER_THREADS
+from regard.core.errors import BadInput, DataWarning
+from regard.core.files import read_bytes, write_text
+from regard.core.forks import TOKENIZER_THREADS
 from regard.text.segmentation import Segmentation, lost_words, stretched, touched
+from regard.text.tokenizers.bounds import check_text, library_errors, parse_tokenizer
 from regard.text.vocabulary import Vocabulary, check_pieces
 from regard.text.words import Span
 
@@ -31,13 +35,17 @@ _BEGINS = ("<s>", "[CLS]", "<|endoftext|>")
 _ENDS = ("</s>", "[SEP]", "<|endoftext|>")
 _UNKNOWNS = ("<unk>", "[UNK]")
 
+LONG = 4_096  # characters or ids, above which other threads run while the library reads
+UNREAD = "the tokenizer cannot read this text"
 LETTER = "a"  # a text of one word, for questions about the tokenizer
+LONG_WORD = 2_000  # characters of a word, or of white space, from which a vocabulary is learned
+_RUN = re.compile(r"\S+|\s+")
 _VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
 
 
 @dataclass(frozen=True)
 class Merges:
-    """The merge table of a BPE model in ids."""
+    """The merge table of a BPE model in ids, for dropout by a key: the library's has no seed."""
 
     letters: dict[str, list[int]]  # the id of a character, as a list of one
     ranks: dict[tuple[int, int], tuple[int, int]]  # pair -> (rank, merged id); lowest rank first
@@ -156,10 +164,22 @@ class Subwords(Vocabulary):
         return self._normalise(text).removeprefix(self._prefix)
 
     def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
+        return self._encoding(text).ids
+
+    def _encoding(self, text: str) -> Encoding:
+        """The library's encoding of a text; only calls for batches let other threads run."""
+        check_text(text)
+        with library_errors(UNREAD):
+            if len(text) <= LONG:
+                return self._tokenizer.encode(text, add_special_tokens=False)
+            return self._tokenizer.encode_batch([text], add_special_tokens=False)[0]
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        texts = list(texts)
+        for number, text in enumerate(texts, start=1):
+            check_text(text, number)
+        with library_errors("the tokenizer cannot read these texts"):
+            encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
@@ -170,11 +190,16 @@ class Subwords(Vocabulary):
         if not 0 <= rate <= 1:
             raise BadInput(f"BPE-dropout rate {rate} is not between 0 and 1")
         draw = Random(",".join(map(str, key))).random
-        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._normalise(text))
+        check_text(text)
+        with library_errors(UNREAD):
+            words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._normalise(text))
         return [piece for word, _ in words for piece in self._merges.segment(word, rate, draw)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        with library_errors("the tokenizer cannot decode these ids"):
+            if len(ids) <= LONG:
+                return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+            return self._tokenizer.decode_batch([list(ids)], skip_special_tokens=True)[0]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each token in readable form: ``▁`` is a space, ``⏎`` a newline, ``<0xE2>`` one byte."""
@@ -204,13 +229,14 @@ class Subwords(Vocabulary):
 
     def cut(self, text: str) -> tuple[list[int], list[Span]]:
         """Ids of ``text``, and the span of characters that the library reports for each."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._encoding(text)
         return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
 
     def row_parts(self, texts: int) -> list[tuple[int | None, int, int]]:
         """Row of one text or two by the post-processor: for each text (0 or 1) or special token
         (None), its id and segment; a text has the id of its first token."""
-        encoding = self._tokenizer.encode(LETTER, LETTER if texts == 2 else None)
+        with library_errors("the row template of the tokenizer cannot be used"):
+            encoding = self._tokenizer.encode(LETTER, LETTER if texts == 2 else None)
         parts = [*zip(encoding.sequence_ids, encoding.ids, encoding.type_ids, strict=True)]
         if {text for text, *_ in parts} - {None} != {*range(texts)}:
             raise BadInput(f"the vocabulary has no token for the letter {LETTER!r}")
@@ -263,10 +289,7 @@ class Subwords(Vocabulary):
         roles = {role: self._tokenizer.id_to_token(number) for role, number in names.items()}
         tokenizer = Tokenizer.from_str(self.content)
         if end:
-            eos = roles["eos_token"]
-            tokenizer.post_processor = processors.TemplateProcessing(
-                single=f"$A {eos}", pair=f"$A {eos} $B {eos}", special_tokens=[(eos, self.eos)]
-            )
+            tokenizer.post_processor = end_of_texts(str(roles["eos_token"]), self.eos)
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
         return {
             "tokenizer.json": tokenizer.to_str(),
@@ -280,16 +303,11 @@ class Subwords(Vocabulary):
     @staticmethod
     def load(path: Path) -> "Subwords":
         """Read any tokenizer.json."""
-        content = read_bytes(path)
-        try:
-            written = json.loads(content)
+        with library_errors(f"{path}: not a tokenizer.json", Exception):
+            written = json.loads(read_bytes(path))
             if isinstance(pieces := written["model"].get("vocab"), dict):
                 check_pieces(pieces, path)
-            subwords = _parse(content.decode())
-        except BadInput:
-            raise
-        except Exception as error:  # the library raises bare Exception
-            raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from error
+            subwords = Subwords(parse_tokenizer(written, path))
         subwords._check_added(written.get("added_tokens") or [], path)
         return subwords
 
@@ -330,7 +348,8 @@ class Subwords(Vocabulary):
 
     def _normalise(self, text: str) -> str:
         normalizer = self._tokenizer.normalizer
-        return normalizer.normalize_str(text) if normalizer else text
+        with library_errors(UNREAD):
+            return normalizer.normalize_str(text) if normalizer else text
 
     def _find(self, names: tuple[str, ...]) -> int | None:
         ids = (self._tokenizer.token_to_id(name) for name in names)
@@ -343,6 +362,13 @@ class Subwords(Vocabulary):
         return number
 
 
+def end_of_texts(name: str, number: int) -> processors.PostProcessor:
+    """Row template with EOS, of this name and id, after each text."""
+    return processors.TemplateProcessing(
+        single=f"$A {name}", pair=f"$A {name} $B {name}", special_tokens=[(name, number)]
+    )
+
+
 def _parse(content: str) -> Subwords:
     return Subwords(Tokenizer.from_str(content))
 
@@ -350,7 +376,8 @@ def _parse(content: str) -> Subwords:
 def _letters() -> dict[str, int]:
     """The alphabet of byte-level BPE (GPT-2), in which every byte is written as a visible letter.
 
-    Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up.
+    Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up. The
+    library lists the letters without their bytes.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     unprintable = [byte for byte in range(256) if byte not in printable]
@@ -373,6 +400,7 @@ def _readable(token: str) -> str:
 
 
 Frame = Callable[[], Tokenizer]
+LibraryModel = dict[str, Any]  # "model" of a tokenizer.json
 """A function that makes a tokenizer without its vocabulary."""
 
 
@@ -383,11 +411,63 @@ def learn_model(
     vocab: int,
     special: Iterable[str],
     **options: object,
-) -> dict[str, Any]:
-    """The ``model`` of the tokenizer.json that the library learns."""
-    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
-    frame.train_from_iterator(texts, trainer(**settings, **options))
+) -> LibraryModel:
+    """The ``model`` of the tokenizer.json that the library learns, with its progress bar in a
+    terminal."""
+    short = ShortWords(texts)
+    settings = {"vocab_size": vocab, "special_tokens": [*special]}
+    settings["show_progress"] = sys.stderr.isatty()
+    frame.train_from_iterator(iter(short), trainer(**settings, **options))
+    short.warn()
     return json.loads(frame.to_str())["model"]
+
+
+def learn_in_two_passes(
+    frame: Frame,
+    texts: Iterable[str],
+    trainer: Callable[..., trainers.Trainer],
+    vocab: int,
+    special: Iterable[str],
+) -> LibraryModel:
+    """The ``model`` that the library learns, first for the alphabet alone.
+
+    The library numbers the letters at the marked side of words (after ## or before </w>) in random
+    order unless they are reserved, and numbers decide between equally frequent pairs.
+    """
+    texts = list(texts) if isinstance(texts, Iterator) else texts
+    reserved = [*special]
+    letters = learn_model(frame(), texts, trainer, 0, reserved)["vocab"].keys()
+    reserved += sorted(letters - {*reserved})
+    return learn_model(frame(), texts, trainer, vocab, reserved)
+
+
+class ShortWords:
+    """Texts for a trainer, whose time is quadratic in the longest word: longer ones are cut."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.texts, self.long_words, self.longest = texts, 0, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            yield from self._parts(text) if len(text) > LONG_WORD else (text,)
+
+    def _parts(self, text: str) -> Iterator[str]:
+        cuts = [0]
+        for run in _RUN.finditer(text):
+            start, end = run.span()
+            if end - start > LONG_WORD:
+                cuts += range(start + LONG_WORD, end, LONG_WORD)
+                self.long_words += 1
+                self.longest = max(self.longest, end - start)
+        for start, end in pairwise([*cuts, len(text)]):
+            yield text[start:end]
+
+    def warn(self) -> None:
+        """Say which words were cut, if there were any."""
+        if self.long_words:
+            cut = f"{self.long_words:,} words of more than {LONG_WORD:,} characters were cut"
+            long = f"the longest has {self.longest:,}"
+            warn(f"data.train: {cut} to learn a vocabulary ({long})", DataWarning, stacklevel=2)
 
 
 def too_small(vocab: int, least: int | None = None) -> BadInput:

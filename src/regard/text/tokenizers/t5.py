@@ -6,16 +6,16 @@ A decoder begins with the pad token, sources and targets end with EOS. Ids equal
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 from tokenizers import Tokenizer
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
+from regard.core.files import JSON
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.tokenizers.tokenizer_files import WORDS
@@ -45,7 +45,7 @@ class T5Pieces(Subwords):
         return sentinel_ids(self.pieces(range(len(self))))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class T5Tokenizer(TranslationTokenizer):
     """Tokenizer of an encoder-decoder in T5's form; ``encoder`` serves its encoder alone."""
 
@@ -54,7 +54,7 @@ class T5Tokenizer(TranslationTokenizer):
 
     source: T5Pieces
     target: T5Pieces
-    encoder: EncoderTokenizer = field(repr=False)
+    encoder: EncoderTokenizer
 
     @classmethod
     def of(cls, encoder: EncoderTokenizer, bos: int | None = None) -> "T5Tokenizer":

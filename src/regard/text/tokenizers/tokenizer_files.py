@@ -9,16 +9,17 @@ names a class, ``model_type`` in config.json decides.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from tokenizers import AddedToken, Tokenizer
 
-from regard.ground.errors import BadInput, reason_of
-from regard.ground.files import JSON, read_bytes, read_json
+from regard.core.errors import BadInput, reason_of
+from regard.core.files import JSON, read_bytes, read_json, write_files
 from regard.text.templates import TEXTS
 from regard.text.tokenizers import FAMILIES
+from regard.text.tokenizers.bounds import library_errors, parse_tokenizer
 from regard.text.tokenizers.bpe import merges_like
 from regard.text.tokenizers.family import TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.tokenizers.subwords import Subwords
@@ -45,98 +46,112 @@ def all_files() -> tuple[str, ...]:
 Token = dict[str, Any]  # as tokenizer.json lists an added token: content, id, properties
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenizerFiles:
     """Vocabulary, names of its special tokens by role, and its files as read or generated."""
 
     family: TokenizerFamily
     words: Subwords
-    names: Mapping[str, str] = field(repr=False)
+    names: Mapping[str, str]
     longest: int | None = None
-    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
+    @classmethod
+    def load(cls, folder: Path, family: TokenizerFamily | None = None) -> Self | None:
+        """Read the tokenizer of a folder; None if it has no vocabulary.
 
-def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
-    """Read the tokenizer of a folder; None if it has no vocabulary.
+        ``family`` is the default for files that name no class.
+        """
+        families = FAMILIES if family is None else (family, *FAMILIES)
+        files = {
+            name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()
+        }
+        content = read_json(folder / SETTINGS) if SETTINGS in files else {}
+        settings = TokenizerSettings(content, str(folder / SETTINGS))
+        named, where = _class_named(folder, settings)
+        unchanged = family is not None and family.unchanged
+        complete = [each for each in families if {*each.files} <= files.keys()]
+        if WORDS not in files and (unchanged or not complete):
+            _refuse_incomplete(folder, files.keys(), unchanged)
+            return None
+        if named in AS_IT_STANDS or unchanged:
+            written = read_json(folder / WORDS)
+            own = _family_of(written, family, settings)
+            names = _names(folder, own, settings, NAMES in files)
+            tokenizer = _as_it_stands(folder / WORDS, written, own, names, settings)
+        else:
+            usual = [family] if family and WORDS in files else complete or [*families]
+            own = _family_named(named, usual, where)
+            names = _names(folder, own, settings, NAMES in files)
+            tokenizer = _rebuilt(folder, own, settings, names, files.keys())
+        names |= _optional(tokenizer, names, settings)
+        longest = _longest(content.get("model_max_length"))
+        return cls(own, Subwords(own.complete(tokenizer)), names, longest, files)
 
-    ``first``, the family of the model, is the default for files that name no class.
-    """
-    families = FAMILIES if first is None else (first, *FAMILIES)
-    files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
-    content = read_json(folder / SETTINGS) if SETTINGS in files else {}
-    settings = TokenizerSettings(content, str(folder / SETTINGS))
-    named, where = _class_named(folder, settings)
-    unchanged = first is not None and first.unchanged
-    complete = [family for family in families if {*family.files} <= files.keys()]
-    if WORDS not in files and (unchanged or not complete):
-        _refuse_incomplete(folder, files.keys(), unchanged)
-        return None
-    if named in AS_IT_STANDS or unchanged:
-        written = read_json(folder / WORDS)
-        family = _family_of(written, first, settings)
-        names = _names(folder, family, settings, NAMES in files)
-        tokenizer = _as_it_stands(folder / WORDS, written, family, names, settings)
-    else:
-        usual = [first] if first and WORDS in files else complete or [*families]
-        family = _family_named(named, usual, where)
-        names = _names(folder, family, settings, NAMES in files)
-        tokenizer = _rebuilt(folder, family, settings, names, files.keys())
-    names |= _optional(tokenizer, names, settings)
-    longest = _longest(content.get("model_max_length"))
-    words = Subwords(family.complete(tokenizer))
-    return TokenizerFiles(family, words, names, longest, files)
+    @classmethod
+    def create(
+        cls,
+        family: TokenizerFamily,
+        model: Vocab,
+        own: Mapping[str, JSON],
+        longest: int | None = None,
+        special_tokens: Sequence[str] = (),
+    ) -> Self:
+        """Make a tokenizer with its files; ``own`` are its keys of tokenizer_config.json."""
+        names = family.special_tokens
+        tokenizer = _assembled(family, model, names, TokenizerSettings(own))
+        if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
+            raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
+        tokenizer.add_special_tokens([*special_tokens])
+        settings = {CLASS: family.classes[0], **own, "model_max_length": longest, **names}
+        if longest is None:
+            del settings["model_max_length"]
+        if special_tokens:
+            settings[EXTRAS[0]] = [*special_tokens]
+        written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
+        contents |= family.write_files(model)
+        files = {name: content.encode() for name, content in contents.items()}
+        return cls(family, Subwords(family.complete(tokenizer)), names, longest, files)
 
+    def with_family(self, name: str) -> Self:
+        """Tokenizer with this vocabulary and the row template of another family of its kind."""
+        family = next(family for family in FAMILIES if family.name == name)
+        settings = json.loads(self.files[SETTINGS])
+        own = {key: settings[key] for key in settings if key not in (*self.names, *OF_ALL)}
+        model = family.model_in(json.loads(self.files[WORDS]), Path(WORDS))
+        return self.create(family, model, own, self.longest, settings.get(EXTRAS[0], ()))
 
-def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
-    """Tokenizer with this vocabulary and the row template of another family of its kind."""
-    family = next(family for family in FAMILIES if family.name == name)
-    settings = json.loads(files.files[SETTINGS])
-    own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
-    model = family.model_in(json.loads(files.files[WORDS]), Path(WORDS))
-    return new_files(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
+    def with_special_tokens(self, tokens: Sequence[str]) -> Self:
+        """Tokenizer with these special tokens, under the next ids where they are missing."""
+        missing = [token for token in tokens if not self.words.has(token)]
+        if not missing:
+            return self
+        words = self.words.with_special_tokens(missing)
+        settings = json.loads(self.files.get(SETTINGS, b"{}"))
+        settings.setdefault(CLASS, self.family.classes[0])
+        key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
+        settings[key] = [*_several(settings.get(key)), *missing]
+        if "added_tokens_decoder" in settings:
+            special = {**dict.fromkeys(PROPERTIES, False), "special": True}
+            listed = {str(words.number(token)): {"content": token, **special} for token in missing}
+            settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
+        content = merges_like(self.files.get(WORDS, b""), words.content)
+        written = {WORDS: content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
+        contents = {name: f"{content}\n".encode() for name, content in written.items()}
+        return replace(self, words=words, files={**self.files, **contents})
 
+    def save(self, folder: Path) -> None:
+        """Write the files, and remove the files of an earlier tokenizer."""
+        write_files(folder, self.files, stale=all_files())
 
-def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
-    """Tokenizer with further special tokens, under the next ids."""
-    words = files.words.with_special_tokens(tokens)
-    settings = json.loads(files.files.get(SETTINGS, b"{}"))
-    settings.setdefault(CLASS, files.family.classes[0])
-    key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
-    settings[key] = [*_several(settings.get(key)), *tokens]
-    if "added_tokens_decoder" in settings:
-        special = {**dict.fromkeys(PROPERTIES, False), "special": True}
-        listed = {str(words.number(token)): {"content": token, **special} for token in tokens}
-        settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
-    content = merges_like(files.files.get(WORDS, b""), words.content)
-    written = {WORDS: content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
-    contents = {name: f"{content}\n".encode() for name, content in written.items()}
-    changed: Mapping[str, bytes] = {**files.files, **contents}
-    return TokenizerFiles(files.family, words, files.names, files.longest, changed)
-
-
-def new_files(
-    family: TokenizerFamily,
-    model: Vocab,
-    own: Mapping[str, JSON],
-    longest: int | None,
-    special_tokens: Sequence[str],
-) -> TokenizerFiles:
-    """New tokenizer with its files; ``own`` are its keys of tokenizer_config.json."""
-    names = family.special_tokens
-    tokenizer = _assembled(family, model, names, TokenizerSettings(own))
-    if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
-        raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
-    tokenizer.add_special_tokens([*special_tokens])
-    settings = {CLASS: family.classes[0], **own, "model_max_length": longest, **names}
-    if longest is None:
-        del settings["model_max_length"]
-    if special_tokens:
-        settings[EXTRAS[0]] = [*special_tokens]
-    written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-    contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
-    contents |= family.write_files(model)
-    files = {name: content.encode() for name, content in contents.items()}
-    return TokenizerFiles(family, Subwords(family.complete(tokenizer)), names, longest, files)
+    def json_files(self) -> dict[str, str]:
+        """tokenizer.json where it is missing, and a complete tokenizer_config.json."""
+        settings: dict[str, JSON] = {CLASS: self.family.classes[0], **self.names}
+        settings |= {} if self.longest is None else {"model_max_length": self.longest}
+        settings |= json.loads(self.files.get(SETTINGS, b"{}"))
+        words = {} if WORDS in self.files else {WORDS: self.words.content}
+        return {**words, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
 
 
 def _class_named(folder: Path, settings: TokenizerSettings) -> tuple[str, str]:
@@ -242,12 +257,8 @@ def _rebuilt(
     model = family.model_in(content, path) if WORDS in files else family.read_files(folder)
     added = _added_tokens(folder, content, settings, files)
     _refuse_missing({*model["vocab"], *_contents(added)}, names, path)
-    try:
+    with library_errors(f"{folder}: the tokenizer cannot be built", Exception):
         tokenizer = _assembled(family, model, names, settings, added)
-    except BadInput:
-        raise
-    except Exception as error:  # the library raises bare Exception
-        raise BadInput(f"{folder}: the tokenizer cannot be built ({reason_of(error)})") from None
     extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
     _add(tokenizer, [{"special": True, **token} for token in extras], names, folder / SETTINGS)
     return tokenizer
@@ -309,13 +320,11 @@ def _as_it_stands(
     added = _checked(content.get("added_tokens") or [], path)
     known = {*family.model_in(content, path)["vocab"], *_contents([(path, added)])}
     _refuse_missing(known, {} if family.unchanged else names, path)
-    try:
-        tokenizer = Tokenizer.from_str(json.dumps(content))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
+    tokenizer = parse_tokenizer(content, path)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    with library_errors(f"{path}: not a tokenizer.json", Exception):
         empty = tokenizer.encode("", "")
-    except Exception as error:  # the library raises bare Exception
-        raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from None
     if family.unchanged:
         _add_named(tokenizer, path.parent, content, names, settings)
         return tokenizer

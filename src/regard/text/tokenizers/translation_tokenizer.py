@@ -7,24 +7,23 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar, cast
 
-from regard.ground.batch import TokenRow
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
-from regard.text.segmentation import LabelledInput, LabelledRow, RowWithWords, TokenLabels
+from regard.core.batch import TokenRow
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
+from regard.text.segmentation import END, LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.subwords import Subwords
 from regard.text.tokenizers.word_level import WordPieces
-from regard.text.vocabulary import Vocabulary, check_sizes
+from regard.text.vocabulary import Vocabulary, check_sizes, describe
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
-BEGIN, END = "⟨begin⟩", "⟨end⟩"  # labels of special tokens
 OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TranslationTokenizer(Reading):
     """Tokenizer with the vocabularies of source and target."""
 
@@ -34,6 +33,12 @@ class TranslationTokenizer(Reading):
 
     source: Vocabulary
     target: Vocabulary
+
+    def __repr__(self) -> str:
+        names = ("both sides",) if self.joint else ("source", "target")
+        sides = zip(names, self.vocabularies, strict=True)
+        described = "; ".join(f"{side}: {describe(words)}" for side, words in sides)
+        return f"{type(self).__name__}({described})"
 
     @property
     def sides(self) -> tuple[Vocabulary, Vocabulary]:
@@ -88,12 +93,10 @@ class TranslationTokenizer(Reading):
         source, target = self.source.segment(first), self.target.segment(second)
         read = TokenLabels.of_text(first, source, self.source.pieces(source.ids))
         written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
-        begin, end = map(TokenLabels.special, (BEGIN, END))
-        read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
+        read = TokenLabels.join(read, TokenLabels.special(END))
         source_row = TokenRow.of((*source.ids, self.target.eos))
         target_row = TokenRow.of((self.target.bos, *target.ids))
-        written = TokenLabels.join(begin, written)
-        sides = LabelledRow(source_row, read, read), LabelledRow(target_row, predicted, written)
+        sides = LabelledRow(source_row, read, read), LabelledRow(target_row, *written.shifted)
         return dict(zip(("source", "target"), sides, strict=True))
 
     def read_words(self, text: str) -> RowWithWords:

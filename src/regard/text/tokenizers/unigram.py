@@ -20,10 +20,11 @@ from typing import ClassVar, Literal, NamedTuple, TypeGuard, cast
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import UnigramTrainer
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_bytes, read_json
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_bytes, read_json
 from regard.text.templates import XLNET_TEMPLATE, Template
+from regard.text.tokenizers.bounds import check_charsmap
 from regard.text.tokenizers.family import SPACE, Learned, TokenizerFamily, TokenizerSettings, Vocab
 from regard.text.tokenizers.sentencepiece import read_unigram
 from regard.text.tokenizers.subwords import learn_model, too_small
@@ -138,11 +139,7 @@ class T5Unigram(Unigram):
         return {**_model([*pieces, *_sentinels(count)], path), "charsmap": charsmap}
 
     def build(self, model: Vocab, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
-        mark_spaces(tokenizer)
-        if model["charsmap"]:
-            tokenizer.normalizer = normalizers.Precompiled(model["charsmap"])
-        return tokenizer
+        return unigram_tokenizer(model["scores"], self.unknown, model["charsmap"])
 
     def complete(self, tokenizer: Tokenizer) -> Tokenizer:
         content = json.loads(tokenizer.to_str())
@@ -210,9 +207,11 @@ def _sentinels(count: int) -> list[tuple[str, float]]:
 
 def _read_pieces(path: Path) -> tuple[list[tuple[str, float]], bytes]:
     try:
-        return read_unigram(read_bytes(path))
+        pieces, charsmap = read_unigram(read_bytes(path))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
+    check_charsmap(charsmap, path)
+    return pieces, charsmap
 
 
 def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
@@ -224,6 +223,17 @@ def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     steps += [normalizers.Lowercase()] if lower else []
     tokenizer.normalizer = normalizers.Sequence(steps)
     mark_spaces(tokenizer, prefix_space)
+
+
+def unigram_tokenizer(
+    scores: Sequence[tuple[str, float]], unknown: int, charsmap: bytes
+) -> Tokenizer:
+    """Tokenizer of a SentencePiece model: its pieces with scores, and its table of characters."""
+    tokenizer = Tokenizer(models.Unigram([*scores], unknown, byte_fallback=False))
+    mark_spaces(tokenizer)
+    if charsmap:
+        tokenizer.normalizer = normalizers.Precompiled(charsmap)
+    return tokenizer
 
 
 def mark_spaces(tokenizer: Tokenizer, prefix_space: bool = True) -> None:
@@ -259,9 +269,11 @@ def _charsmap(content: Mapping[str, JSON], path: Path) -> bytes:
     for step in steps if isinstance(steps, list) else []:
         if isinstance(step, dict) and step.get("type") == "Precompiled":
             try:
-                return b64decode(cast(str, step["precompiled_charsmap"]), validate=True)
+                table = b64decode(cast(str, step["precompiled_charsmap"]), validate=True)
             except (KeyError, TypeError, ValueError):
                 raise BadInput(f"{path}: its precompiled_charsmap is not base64") from None
+            check_charsmap(table, path)
+            return table
     return b""
 
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from regard.ground.errors import BadInput
-from regard.ground.files import read_json, read_text, write_json
+from regard.core.errors import BadInput
+from regard.core.files import read_json, read_text, write_json
 from regard.text.templates import Template
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.family import (
@@ -194,7 +194,7 @@ class WordVocabulary(WholeWords):
         return [span for span, token in tokens if np.ravel(token)[0] == self.unk]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordTokenizer(WholeWordTokenizer):
     """Tokenizer of texts, or lists of words, into rows of words."""
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.ground.errors import BadInput
-from regard.ground.files import JSON, read_text
+from regard.core.errors import BadInput
+from regard.core.files import JSON, read_text
 from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.tokenizers.family import (
     Learned,
@@ -22,7 +22,7 @@ from regard.text.tokenizers.family import (
     Vocab,
     lines_by_id,
 )
-from regard.text.tokenizers.subwords import Frame, learn_model
+from regard.text.tokenizers.subwords import learn_in_two_passes
 
 CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer")
 PREFIX = "##"
@@ -91,24 +91,6 @@ class XLNetWordPiece(WordPiece):
     template = XLNET_TEMPLATE
 
 
-def learn_in_two_passes(
-    frame: Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: object
-) -> dict[str, int]:
-    """Learn WordPiece, first for the alphabet alone.
-
-    The library numbers the letters inside words in random order unless they are reserved, and
-    numbers decide between equally frequent pairs.
-    """
-    texts = list(texts) if isinstance(texts, Iterator) else texts
-    reserved, learned = [*special], dict[str, int]()
-    for size in (0, vocab):
-        trainer = trainers.WordPieceTrainer
-        model = learn_model(frame(), texts, trainer, size, reserved, min_frequency=2, **options)
-        learned = model["vocab"]
-        reserved += sorted(learned.keys() - {*reserved})
-    return learned
-
-
 def learn_wordpiece(
     texts: Iterable[str], vocab: int, settings: TokenizerSettings, letters: int = 1_000
 ) -> dict[str, int]:
@@ -119,8 +101,9 @@ def learn_wordpiece(
     texts = list(texts) if isinstance(texts, Iterator) else texts
     alphabet = _alphabet(texts, settings, letters)
     frame, limit = partial(_frame, settings, SPECIALS["unk_token"]), len(alphabet)
-    options = {"initial_alphabet": alphabet, "limit_alphabet": limit}
-    learned = learn_in_two_passes(frame, texts, vocab, SPECIALS.values(), **options)
+    limited = partial(trainers.WordPieceTrainer, initial_alphabet=alphabet, limit_alphabet=limit)
+    trainer = partial(limited, min_frequency=2)
+    learned = learn_in_two_passes(frame, texts, trainer, vocab, SPECIALS.values())["vocab"]
     if len(learned) > vocab:
         small = f"a vocabulary of {vocab} is too small for the letters of these texts"
         raise BadInput(f"text.vocab: {small}; write {len(learned)} or more")
@@ -146,7 +129,7 @@ def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
 
 
 def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> list[str]:
-    """The most frequent letters; ties are broken by code point."""
+    """The most frequent letters; ties are broken by code point (by the library, at random)."""
     normalise, counts = _normaliser(settings).normalize_str, Counter[str]()
     for text in texts:
         counts.update(normalise(text))

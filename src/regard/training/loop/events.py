@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from torch import nn
 
+from regard.core.errors import one_line
+from regard.core.files import JSON
 from regard.data.batches.sampler import BatchSampler
-from regard.ground.errors import one_line
-from regard.ground.files import JSON
 from regard.metrics.translation import MetricScore
 from regard.models.macs import RowLengths
 from regard.objectives.objective import Objective
@@ -27,10 +27,14 @@ REASONS = {
 
 @dataclass(frozen=True)
 class DevResult:
-    """Result on the development set. A higher ``value`` is better; ``figures`` are printed."""
+    """Result on the development set: a higher ``value`` is better.
+
+    ``figures`` are printed, and the ``remark`` about predictions, if there is one.
+    """
 
     value: float
     figures: dict[str, float]
+    remark: str = ""
 
     def __str__(self) -> str:
         return "dev " + "  ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
@@ -41,6 +45,7 @@ class Event:
     """Base class of events of a run, with its progress."""
 
     is_last: ClassVar[bool] = False
+    error: ClassVar[bool] = False
     progress: RunProgress
 
     @property
@@ -65,7 +70,8 @@ class Event:
 class StartEvent(Event):
     """The first event: the start of the run, and the settings changed since its last checkpoint.
 
-    ``remarks`` are about long texts, and weights that were copied.
+    ``remarks`` are about long texts, a warm-up that is longer than the run, and weights that were
+    copied; of a run that is resumed, about another number of steps.
     """
 
     precision: Precision
@@ -74,10 +80,9 @@ class StartEvent(Event):
 
     def lines(self, steps: int = 0) -> list[str]:
         lines = [f"precision {self.precision.kind} ({self.precision.why})"]
-        if not self.progress.step:
-            lines += self.remarks
-        else:
+        if self.progress.step:
             lines.append(f"resumed after step {self.progress.step:,}")
+        lines += self.remarks
         if self.differences:
             differences = "; ".join(self.differences)
             lines.append(f"not bit-exact with the interrupted run: {differences}")
@@ -89,7 +94,8 @@ class ReportEvent(Event):
     """Means over the steps since the last report; ``rate`` is the learning rate of the last step.
 
     Tokens include special tokens and no padding; ``fill`` is their share of ``batches.tokens``.
-    ``counted`` is the unit: a dataset of images counts images.
+    ``counted`` is the unit: a dataset of images counts images. The loss is a sum over the parts of
+    the objective; those that are ``absent`` had no targets and add 0.
     """
 
     loss: float
@@ -100,6 +106,7 @@ class ReportEvent(Event):
     seconds_left: float
     fill: float
     counted: str = "tok"
+    absent: tuple[str, ...] = ()
 
     @property
     def figures(self) -> dict[str, str | float]:
@@ -124,7 +131,12 @@ class ReportEvent(Event):
             f"step {self.progress.step:>6,}{length}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
             f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} {self.counted}/s  "
             f"batches {self.fill:.0%} full  {self._corpora}{duration(self.seconds_left)} left"
+            f"{self._no_targets}"
         ]
+
+    @property
+    def _no_targets(self) -> str:
+        return f"  no targets: {', '.join(self.absent)}" if self.absent else ""
 
     @property
     def _corpora(self) -> str:
@@ -147,7 +159,8 @@ class DevEvent(Event):
         return {"event": "dev", "step": step, **self.verdict.figures, "seconds": seconds}
 
     def lines(self, steps: int = 0) -> list[str]:
-        return [f"step {self.progress.step:>6,}  {self.verdict}{'  (best)' if self.best else ''}"]
+        remarks = ["(best)"] * self.best + [self.verdict.remark] * bool(self.verdict.remark)
+        return ["  ".join([f"step {self.progress.step:>6,}", str(self.verdict), *remarks])]
 
 
 @dataclass(frozen=True)

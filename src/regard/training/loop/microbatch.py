@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.core.batch import Batch, BatchLimits, RectangleLimits
+from regard.core.capture import CapturedGraph, capture
+from regard.core.pytree import map_tensors, tensors_in, without_caches
 from regard.data.config import BatchConfig
-from regard.ground.batch import Batch, BatchLimits, RectangleLimits
-from regard.ground.capture import CapturedGraph, capture
-from regard.ground.pytree import map_tensors, tensors_in, without_caches
 
 Forward = Callable[[Batch], tuple[Tensor, ...]]
 Scale = float | np.ndarray

@@ -1,7 +1,7 @@
 """Checkpoints of a run, and how it resumes from the last one.
 
 An objective over streams carries state from batch to batch, and into checkpoints. It gives the
-``initial_state`` for a model and a number of streams: a tree of tensors (``ground/pytree.py``)
+``initial_state`` for a model and a number of streams: a tree of tensors (``core/pytree.py``)
 whose first axis is the stream. It reads its state from the batch and returns the next one beside
 the losses, without a gradient.
 """
@@ -13,14 +13,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
-from regard.ground.pytree import map_tensors, tensors_in
+from regard.core.errors import BadInput
+from regard.core.pytree import map_tensors, tensors_in
 from regard.objectives.sum import Sum
-from regard.training import precision as precisions
 from regard.training.checkpoint import RunProgress
 from regard.training.loop.events import Job
 from regard.training.loop.trainable import TrainableModel
-from regard.training.precision import Precision
+from regard.training.precision import Precision, kept_precision
 
 CARRIED = "carried"  # the file of carried states
 
@@ -118,8 +117,8 @@ class RunStore:
         self.world.barrier()  # the files of all others are whole, too
         before, now = progress.settings, self.settings()
         self._check_split(before.get("data", ""), where)
-        kind, advice = before["precision"], precisions.RESUME
-        precision = precisions.checked_precision(kind, self.world.device, "as before", advice)
+        requested = self.job.recipe.train.precision
+        precision = kept_precision(str(before["precision"]), requested, self.world.device)
         differences = tuple(
             f"{name} was {before[name]}, is {now[name]}"
             for name in now

@@ -8,11 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.ground.batch import Batch
-from regard.ground.device import seed_generators
-from regard.ground.errors import BadInput
+from regard.core.batch import Batch
+from regard.core.device import seed_generators
+from regard.core.errors import BadInput
 from regard.training import precision as precisions
-from regard.training.checkpoint import Tensors, load_optimiser, optimiser_tensors
+from regard.training.checkpoint import OPTIMISER, Tensors, load_optimiser, optimiser_tensors
+from regard.training.distributed import World
 from regard.training.loop.events import Job
 from regard.training.loop.microbatch import (
     EagerStep,
@@ -21,7 +22,6 @@ from regard.training.loop.microbatch import (
     StepResult,
     fixed_shape,
     rectangle,
-    unchanged_buffers,
 )
 from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
 from regard.training.parallel import ExactSum, Parallel, decided_sharing, recompute_blocks
@@ -60,8 +60,12 @@ class TrainableModel:
         self.weights = weights_of(self.model)
         self.own = {name: self.parallel.local(tensor) for name, tensor in self.weights.items()}
         self.average = average_of(self.recipe, self.own)
-        steps = self.recipe.train.steps
-        self.factor = SCHEDULES[config.schedule](config.warmup_steps(steps), steps)
+        self.plan_rate(config.warmup_steps(self.recipe.train.steps))
+
+    def plan_rate(self, warmup: int) -> None:
+        """Set the schedule of the learning rate, with this number of steps of warm-up."""
+        build = SCHEDULES[self.recipe.optimiser.schedule]
+        self.factor = build(warmup, self.recipe.train.steps)
 
     @property
     def fixed(self) -> bool:
@@ -98,15 +102,6 @@ class TrainableModel:
         eager = EagerStep(forward, self.context)
         few = {"capture_at": 2, "most_graphs": MOST_RECTANGLES} if self.job.in_rectangles else {}
         self.run_batch = GraphedStep(eager, self.model, **few) if self.captures else eager
-
-    def probe(self, precision: Precision, examples: Sequence[tuple], state: object) -> None:
-        """Run a step without an update, on its own examples, to time a precision."""
-        self.precision = precision
-        self.model.train()
-        batch = replace(self.job.objective.collate(examples), state=state)
-        with unchanged_buffers(self.model):
-            EagerStep(self._forward, self.context)(batch, 1.0)
-        self.model.zero_grad()
 
     def start_step(self, number: int, epoch: int) -> None:
         """Set the model to training mode, and unfreeze layers that are due."""
@@ -173,7 +168,7 @@ class TrainableModel:
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the files of a checkpoint that hold its tensors."""
-        return ("model", "optimiser", *(() if self.average is None else ("average",)))
+        return ("model", OPTIMISER, *(() if self.average is None else ("average",)))
 
     def tensors(self) -> Tensors:
         """Weights, optimiser moments and averaged weights, as stored in a checkpoint."""
@@ -181,7 +176,7 @@ class TrainableModel:
         learnt = dict(self.model.named_parameters())
         # Forward passes change buffers, such as running means, while a checkpoint is written.
         weights = {name: x if name in learnt else x.clone() for name, x in self.weights.items()}
-        tensors = {"model": weights, "optimiser": moments}
+        tensors = {"model": weights, OPTIMISER: moments}
         if self.average is None:
             return tensors
         averaged = self.average.weights.items()
@@ -192,8 +187,8 @@ class TrainableModel:
         """Load the tensors of a checkpoint."""
         tensors = {name: self.parallel.read(groups[name], self.weights) for name in self.groups}
         load_weights(self.model, tensors["model"], where)
-        moments = f"{where}/optimiser.safetensors"
-        load_optimiser(self.model, self.optimiser.optimiser, tensors["optimiser"], moments)
+        moments = f"{where}/{OPTIMISER}.safetensors"
+        load_optimiser(self.model, self.optimiser.optimiser, tensors[OPTIMISER], moments)
         if self.average is not None:
             self.average.weights = {
                 name: self.parallel.local(tensor).to(self.world.device)
@@ -239,16 +234,23 @@ def sharing_of(job: Job, count: int, memory: float | None) -> DistributedConfig:
     if config.exact and job.sampler.streams:
         raise BadInput("distributed.exact cannot be used with streams, whose rows have states")
     job.sampler.splits(job.recipe.batches.accumulate, count)  # streams may not be divisible
-    return decided_sharing(config, job.model, count, memory)
+    return decided_sharing(config, job.model, job.recipe.optimiser, count, memory)
 
 
 def precision_of_shards(job: Job) -> Precision:
     """The precision of weights that are gathered from shards: known before the first step."""
     steps = job.checkpoints.steps()
-    if steps:
-        kind = str(job.checkpoints.progress(steps[-1]).settings["precision"])
-        return Precision(kind, "as before")
-    return precisions.choose_untimed(job.recipe.train.precision, job.world.device)
+    if not steps:
+        return chosen_precision(job.recipe, job.world)
+    kind = str(job.checkpoints.progress(steps[-1]).settings["precision"])
+    return precisions.kept_precision(kind, job.recipe.train.precision, job.world.device)
+
+
+def chosen_precision(recipe: Recipe, world: World) -> Precision:
+    """The precision of a new run; all processes use the leader's choice."""
+    chosen = precisions.choose(recipe.train.precision, world.device)
+    half = world.any_rank(world.is_leader and chosen.is_bf16)
+    return Precision("bf16" if half else "fp32", chosen.why)
 
 
 def seed_everything(*key: int) -> None:

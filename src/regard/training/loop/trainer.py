@@ -5,18 +5,16 @@ batches; a *slice* is a batch, or the rows of one, that this process runs forwar
 Random numbers depend on (seed, step, slice) only and not on earlier steps, so resuming is exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from time import monotonic
-from typing import ClassVar
+from typing import ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import FAILED, BadInput
-from regard.training import precision as precisions
+from regard.core.errors import FAILED, BadInput
 from regard.training.checkpoint import PendingTotals, RunProgress
 from regard.training.distributed import World
 from regard.training.loop.events import (
@@ -30,8 +28,7 @@ from regard.training.loop.events import (
 )
 from regard.training.loop.run_store import CarriedState, RunStore
 from regard.training.loop.steps import StepRows, read_steps
-from regard.training.loop.trainable import TrainableModel, seed_everything
-from regard.training.precision import Precision
+from regard.training.loop.trainable import TrainableModel, chosen_precision, seed_everything
 
 EXPLODED = 50  # times the first loss, or 1 if that is lower: training has diverged
 EARLY = ("", "time", "request")  # reasons to end before the last step; the last one counts
@@ -100,19 +97,26 @@ class RunningTotals:
         first = bad & (self.values[1] == 0)
         self.values[1] = torch.where(first, float(number), self.values[1])
 
-    def count(self, weight: np.ndarray | Tensor, tokens: int, room: int) -> None:
+    def count(self, weight: Tensor, tokens: int, room: int) -> None:
         """Count a step: its weight, its tokens, and the capacity of its batches in tokens."""
-        added = torch.as_tensor(weight, dtype=torch.float64)
-        self.weight = self.weight.to(added.device) + added
+        self.weight = self.weight.to(weight.device) + weight
         self.tokens += tokens
         self.room += room
         self.steps += 1
 
     def means(self, world: World) -> tuple[float, float]:
-        """Mean loss and negative log-likelihood over all processes, summed over objectives."""
+        """Mean loss and negative log-likelihood over all processes, summed over objectives.
+
+        A part of the objective that had no targets adds 0.
+        """
         sums = world.all_reduce(self.losses.clone()).cpu()
-        loss, nll = (sums / self.weight.cpu()).sum(-1).tolist()
+        loss, nll = share_of(sums, self.weight.cpu()).sum(-1).tolist()
         return loss, nll
+
+    def absent(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The parts of the objective, of these names, that had no targets."""
+        weights = self.weight.reshape(-1).tolist()
+        return tuple(name for name, weight in zip(names, weights, strict=True) if not weight)
 
     def to_store(self, world: World) -> PendingTotals | None:
         """The sums of every rank for a checkpoint; None if there are no steps since the last
@@ -133,6 +137,11 @@ class RunningTotals:
         )
 
 
+def share_of(amounts: Tensor | float, weight: Tensor) -> Tensor:
+    """Amounts divided by the weight of each part of an objective; 0 for a part without targets."""
+    return torch.where(weight > 0, amounts / weight, 0.0)
+
+
 class Trainer:
     """The state of a run: model and optimiser, data, progress, totals since the last report.
 
@@ -151,12 +160,14 @@ class Trainer:
         """Load the last checkpoint or start anew; choose the precision; open the data."""
         restored = self.store.restore() if resume else None
         if restored is None:
-            restored = self.progress, self._choose_precision(), ()
+            own = self.trainable.parallel.precision
+            restored = self.progress, own or chosen_precision(self.recipe, self.world), ()
         self.progress, precision, differences = restored
         if self.trainable.average is not None:
             self.trainable.average.since = self.progress.averaged_since
         self.trainable.open(precision)
-        settings = {**self.store.settings(), "precision": precision.kind}
+        before, schedule = self.progress.settings, self._schedule(self.progress.settings)
+        settings = {**self.store.settings(), "precision": precision.kind, **schedule}
         self.progress = replace(self.progress, settings=settings)
         self.seconds_before = self.progress.seconds
         self.steps: Iterator[StepRows] = read_steps(self.job, self.progress.cursor)
@@ -165,20 +176,32 @@ class Trainer:
         self.totals = self._resumed_totals()
         self.progress = replace(self.progress, unreported=None)
         long_texts = self.job.long_texts and f"long texts: {self.job.long_texts}"
-        remarks = (*filter(None, [long_texts]), *self.job.remarks)
+        warmup = self.recipe.optimiser.remark(self.recipe.train.steps)
+        remarks = (*filter(None, [long_texts, warmup]), *self.job.remarks)
+        if self.progress.step:
+            remarks = _changed_length(before, settings)
         return StartEvent(self.progress, precision, differences, remarks)
+
+    def _schedule(self, before: Mapping[str, object]) -> dict[str, object]:
+        """Settings of the learning rate; a run that is resumed keeps the steps of its warm-up."""
+        config, steps = self.recipe.optimiser, self.recipe.train.steps
+        chosen, warmup = str(config.warmup), config.warmup_steps(steps)
+        if before.get("warmup") == chosen:
+            warmup = cast(int, before["warmup_steps"])
+        self.trainable.plan_rate(warmup)
+        return {"steps": steps, "warmup": chosen, "warmup_steps": warmup}
 
     def step(self) -> None:
         """Run one optimiser step: forward and backward over all slices, then an update."""
         number, rows = self.progress.step + 1, next(self.steps)
         weight = self._total_weight(rows)
+        scale = share_of(self.trainable.parallel.gradient_scale, weight)
         self.trainable.start_step(number, self.progress.cursor.epoch)
         for part in rows.slices:
             if part.begins:
                 self.carried.restart()
             seed_everything(self.recipe.train.seed, number, part.number)
             last = part is rows.slices[-1]
-            scale = self.trainable.parallel.gradient_scale / weight
             result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
@@ -188,7 +211,7 @@ class Trainer:
         tokens = rows.sums.tokens
         capacity = rows.sums.sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, capacity)
-        if self.progress.first_loss is None:
+        if self.progress.first_loss is None and bool((weight > 0).all()):
             loss, _ = self.totals.means(self.world)
             self.progress = replace(self.progress, first_loss=loss if isfinite(loss) else None)
         self.progress = replace(
@@ -204,12 +227,12 @@ class Trainer:
             seconds=self.seconds_before + monotonic() - self.began,
         )
 
-    def _total_weight(self, rows: StepRows) -> np.ndarray | Tensor:
+    def _total_weight(self, rows: StepRows) -> Tensor:
         """Weight of a step's targets over all processes; summed if each knows only its own rows."""
+        own = torch.as_tensor(rows.weight, dtype=torch.float64)
         if not rows.partial or self.world.size == 1:
-            return rows.weight
-        own = torch.as_tensor(rows.weight, dtype=torch.float64, device=self.world.device)
-        return self.world.all_reduce(own)
+            return own
+        return self.world.all_reduce(own.to(self.world.device))
 
     def reason_to_end(self) -> str:
         """Reason to end the run after this step ("steps", "request", "time"); "": it continues."""
@@ -253,8 +276,11 @@ class Trainer:
             seconds_left=left,
             fill=totals.tokens / totals.room,
             counted=self.job.sampler.dataset.counted,
+            absent=totals.absent(self.job.objective.parts),
         )
         self.totals = RunningTotals.zeros(self.world.device)
+        if self.progress.first_loss is None:  # a part of the objective never had a target
+            self.progress = replace(self.progress, first_loss=loss)
         return event
 
     def evaluate(self) -> DevEvent:
@@ -314,21 +340,6 @@ class Trainer:
         self.store.save(replace(self.progress, unreported=unreported))
         return SaveEvent(self.progress)
 
-    def _choose_precision(self) -> Precision:
-        """The precision of the recipe, or the faster one; all processes use the leader's choice."""
-        job, requested = self.job, self.recipe.train.precision
-        if self.trainable.parallel.precision is not None:
-            return self.trainable.parallel.precision
-        batches = job.sampler.uncounted().batches()
-
-        def probe(precision: Precision) -> None:
-            examples = next(batches)[1].read(self.carried.own)
-            self.trainable.probe(precision, examples, self.carried.initial)
-
-        chosen = precisions.choose(requested, self.world.device, probe, job.budget_seconds)
-        half = self.world.any_rank(self.world.is_leader and chosen.is_bf16)
-        return Precision("bf16" if half else "fp32", chosen.why)
-
     def _check_finite(self) -> None:
         """Raise the error of ``report`` if a loss since the last report is not finite, or too high.
 
@@ -351,3 +362,11 @@ class Trainer:
         if stored is None:
             return RunningTotals.zeros(self.world.device)
         return RunningTotals.stored(stored, self.world, str(self.job.checkpoints.place(step)))
+
+
+def _changed_length(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
+    """Remark on a run that is resumed with another number of steps."""
+    if before.get("steps", now["steps"]) == now["steps"]:
+        return ()
+    warmup = f"the warm-up of the learning rate has {now['warmup_steps']:,}"
+    return (f"train.steps was {before['steps']:,}, is {now['steps']:,}; {warmup} steps",)

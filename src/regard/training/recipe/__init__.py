@@ -4,20 +4,21 @@ A recipe has the common tables of all runs and the tables of its task.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PrivateAttr, ValidationError, create_model, model_validator
 
+from regard.core.config import Config, UnusableKey
+from regard.core.errors import BadInput, did_you_mean
 from regard.data.config import BatchConfig, DataConfig
-from regard.ground.config import Config
-from regard.ground.errors import BadInput, did_you_mean
 from regard.models.config import ModelConfig
 from regard.tasks.components import TASKS
 from regard.tasks.plan import Tables
 from regard.tasks.task import Task
-from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
+from regard.training.recipe.errors import Fault, RecipeFaults, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings
 from regard.training.recipe.tables import (
     DistributedConfig,
@@ -32,7 +33,7 @@ from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read
 class Recipe(Config):
     """All settings of a run; with rungs, of several runs on the same data.
 
-    Each task has a class of recipes, which adds its tables: see ``recipe_class``.
+    Each task has a class of recipes of its own, which adds the tables of the task.
     """
 
     task: str = "translate"
@@ -76,26 +77,29 @@ class Recipe(Config):
         """Refuse keys that no code reads."""
         task = task_of(self)
         keys = [*self._unread_keys(task), *task.unread_keys()]
-        faults = [_unusable(key, self.task) for key in keys]
+        faults = [_unusable(*key, task=self.task) for key in keys]
         if self.rung and not task.has_ladders:
-            faults.append(_unusable("rung", self.task))
+            remedy = "a ladder compares translators: train each model, then use regard compare"
+            faults.append(_unusable("rung", f"with task {self.task!r}: {remedy}", task=self.task))
         if self.data.links is not None and not self.rung:
-            faults.append("data.links cannot be used outside a ladder (rung)")
+            faults.append(_unusable("data.links", "outside a ladder (rung)", task=self.task))
         faults += _unmeasured("train.metric", self.train.metric, task, ("loss", *task.dev_metrics))
         if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
-            faults.append("train.ema, train.average cannot be used with an optimiser that averages")
-        if self.distributed.sharded and "adafactor" in self.optimiser.kind:
-            faults.append(
-                "optimiser.kind: adafactor reads whole matrices, which distributed.kind = "
-                f"{self.distributed.kind!r} divides; use adam or adamw"
+            fault = "train.ema, train.average cannot be used with an optimiser that averages"
+            faults.append(Fault("train.ema", fault))
+        if self.distributed.sharded and self.optimiser.needs_whole_weights:
+            fault = (
+                f"optimiser.kind: {self.optimiser.kind} reads whole matrices, which "
+                f"distributed.kind = {self.distributed.kind!r} divides; use adam or adamw"
             )
+            faults.append(Fault("optimiser.kind", fault))
         if self.expect is not None:
             metric = self.expect.metric
             faults += _unmeasured("expect.metric", metric, task, task.test_metrics)
         if fault := self.train.length_fault:
-            faults.append(fault)
+            faults.append(Fault("train.steps", fault))
         if faults:
-            raise ValueError("\n".join(faults))
+            raise RecipeFaults(faults)
         return self
 
     def with_steps(self, epoch_batches: Callable[[], int]) -> "Recipe":
@@ -105,15 +109,15 @@ class Recipe(Config):
         train = self.train.over(epoch_batches() / self.batches.accumulate)
         return self.model_copy(update={"train": train})
 
-    def _unread_keys(self, task: Task) -> Iterator[str]:
+    def _unread_keys(self, task: Task) -> Iterator[UnusableKey]:
         """The keys of common tables that the task does not read."""
         train, data = self.train.model_fields_set, self.data.model_fields_set
         if "smoothing" in train and self.train.smoothing and not task.allows_smoothing:
-            yield "train.smoothing"
+            yield UnusableKey("train.smoothing")
         if "longest_characters" in data and not task.limits_characters:
-            yield "data.longest_characters where files have a reader, or documents"
+            yield UnusableKey("data.longest_characters", "where files have a reader, or documents")
         if self.data.mix and not task.mixes_corpora:
-            yield "data.mix"
+            yield UnusableKey("data.mix")
 
     def only(self, names: Iterable[str]) -> "Recipe":
         """Ladder with these rungs only."""
@@ -195,8 +199,7 @@ def make_recipe(content: dict[str, object], where: str, settings: Settings = ())
         try:
             recipe.at(rung)
         except ValidationError as error:
-            own = _faults(error, task)
-            faults += [(name, f"rung {rung.name!r}: {fault}") for name, fault in own]
+            faults += [replace(fault, rung=rung.name) for fault in _faults(error, task)]
     if faults:
         raise refusal(where, faults, texts)
     return recipe
@@ -204,7 +207,7 @@ def make_recipe(content: dict[str, object], where: str, settings: Settings = ())
 
 def _faults(error: ValidationError, task: str) -> list[Fault]:
     recipes = [recipe_class(name) for name in TASKS]
-    return faults_of(error, recipe_class(task), recipes, lambda key: _unusable(key, task))
+    return faults_of(error, recipe_class(task), recipes, lambda key: _unusable(key, task=task))
 
 
 def _all_faults(error: ValidationError, content: dict[str, object], task: str) -> list[Fault]:
@@ -217,17 +220,17 @@ def _all_faults(error: ValidationError, content: dict[str, object], task: str) -
     return faults
 
 
-def _unusable(key: str, task: str) -> str:
-    key, _, why = key.partition(" ")
-    return f"{key} cannot be used {why or f'with task {task!r}'}"
+def _unusable(key: str, why: str = "", *, task: str) -> Fault:
+    return Fault(key, f"{key} cannot be used {why or f'with task {task!r}'}")
 
 
-def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[str]:
+def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[Fault]:
     """A fault if the metric is unknown to the task, or not measured with these keys."""
     if value not in known:
         correct = did_you_mean(value, list(known))
-        return [f"{key}: {value!r} is no measure of task {task.name!r}{correct}"]
+        return [Fault(key, f"{key}: {value!r} is no measure of task {task.name!r}{correct}")]
     measured = [name for name in known if name in ("loss", *task.metrics)]
     if value not in measured:
-        return [f"{key}: {value!r} is not measured here; choose one of {', '.join(measured)}"]
+        choices = ", ".join(measured)
+        return [Fault(key, f"{key}: {value!r} is not measured here; choose one of {choices}")]
     return []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.training.recipe.errors import check_removal
 from regard.training.recipe_files import REPLACES
 

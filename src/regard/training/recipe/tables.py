@@ -6,10 +6,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from regard.ground.config import Config
+from regard.core.config import Config
 from regard.models.config import ModelConfig
 from regard.training.recipe_files import ExpectConfig
 
+WARMUP_SHARE, LONGEST_WARMUP = 0.1, 4_000  # of all steps, and in steps, by default
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -22,16 +23,21 @@ class OptimiserConfig(Config):
     such as "embed", "blocks.0" or "trunk", are not trained.
     """
 
-    kind: Literal["adam", "adamw", "adafactor", "sgd", "nt-asgd"] = "adam"
-    """Adam, Adam with decoupled weight decay (arXiv:1711.05101), Adafactor, whose rate is relative
-    to the size of the weights (arXiv:1804.04235), SGD, or SGD whose weights are averaged once the
-    development set stops improving (arXiv:1708.02182)."""
+    kind: Literal["adam", "adamw", "relative-adamw", "adafactor", "sgd", "nt-asgd"] = "adam"
+    """Adam, Adam with decoupled weight decay (arXiv:1711.05101), the same at a rate relative to the
+    size of each weight (nanoT5: arXiv:2309.02373), Adafactor, whose rate is relative, too
+    (arXiv:1804.04235), SGD, or SGD whose weights are averaged once the development set stops
+    improving (arXiv:1708.02182)."""
     rate: float = Field(gt=0)
     """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
-    """The learning rate after the warmup; "linear" and "cosine" reach 0 at the last step."""
-    warmup: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 4_000
-    """Steps over which the learning rate grows linearly to its peak; below 1, a share of all."""
+    """The learning rate after the warmup; "linear" and "cosine" reach 0 after the last step."""
+    warmup: Literal["auto"] | Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = (
+        "auto"
+    )
+    """Steps over which the learning rate grows linearly to its peak; below 1, a share of all.
+    "auto" is a tenth of the steps, at most 4,000. A run that is resumed with other steps keeps the
+    warm-up that it began with."""
     betas: tuple[Share, Share] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
     eps: float = Field(1e-9, gt=0)
@@ -56,7 +62,17 @@ class OptimiserConfig(Config):
 
     def warmup_steps(self, steps: int) -> int:
         """The steps of the warm-up in a run of ``steps``."""
+        if isinstance(self.warmup, str):
+            return min(LONGEST_WARMUP, int(WARMUP_SHARE * steps))
         return self.warmup if isinstance(self.warmup, int) else int(self.warmup * steps)
+
+    def remark(self, steps: int) -> str:
+        """A remark on a run of ``steps`` that ends before its warm-up; empty: it does not."""
+        warmup = self.warmup_steps(steps)
+        if warmup <= steps:
+            return ""
+        end = f"{100 * steps / warmup:.2g}% of optimiser.rate"
+        return f"optimiser.warmup: {warmup:,} steps of {steps:,}: the learning rate ends at {end}"
 
     def levels_learning(self, step: int, epoch: int) -> int | None:
         """Number of the highest levels that are trained at a step, counted from 1; None: all."""
@@ -74,6 +90,11 @@ class OptimiserConfig(Config):
     def has_moments(self) -> bool:
         """Whether it has Adam's moments."""
         return "adam" in self.kind
+
+    @property
+    def needs_whole_weights(self) -> bool:
+        """Whether it reads whole matrices, which cannot be divided among processes."""
+        return self.kind in ("adafactor", "relative-adamw")
 
     @property
     def _averages(self) -> bool:
@@ -102,7 +123,8 @@ class TrainConfig(Config):
     smoothing: Share = 0.0
     """Label smoothing; translation has 0.1 by default."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """ "auto" tries bf16 where the machine has it, and takes the faster."""
+    """ "auto" is bf16 where the device has units for its products (a GPU, AMX, BFMMLA on ARM), else
+    fp32; a run that is resumed keeps its precision."""
     report_every: int = Field(50, ge=1)
     """Steps between two reports of the loss."""
     evaluate_every: int = Field(1_000, ge=1)

@@ -8,6 +8,8 @@ differs between them is in config.json.
 from dataclasses import replace
 from functools import partial
 
+from regard.layers.attend import causal
+from regard.layers.rotary import Llama3Scaling
 from regard.models.facts import change
 from regard.models.formats import Architectures, Constant, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
@@ -21,8 +23,6 @@ from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.parts.attend import causal
-from regard.parts.rotary import Llama3Scaling
 from regard.text.tokenizers.bpe import DecoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightMap

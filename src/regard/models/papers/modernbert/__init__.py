@@ -61,6 +61,7 @@ BASE = TrunkWithHeads(
         ),
     ),
     init_std=0.02,
+    init_cutoff=2.0,
     scaled_init=True,
 )
 LARGE = change(BASE, width=1_024, depth=28, heads=16, inner=2_624)
@@ -86,6 +87,7 @@ CONFIG = (
     Key("attention_dropout", "attention_output_dropout"),
     Key("mlp_dropout", "inner_dropout"),
     Key("initializer_range", "init_std"),
+    Key("initializer_cutoff_factor", "init_cutoff"),
     Constant("is_encoder_decoder", False),
     Constant("quantization_config", None),
 )
@@ -168,5 +170,4 @@ PAPER = Paper(
     published={"base": 149_000_000, "large": 395_000_000},
     heads=HEADS,
     formats={"hf": HF},
-    kinds=(DenseLayer,),
 )

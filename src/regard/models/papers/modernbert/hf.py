@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from regard.ground.checks import is_whole
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
+from regard.core.checks import is_whole
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.models.facts import values_named
 from regard.models.formats import Architectures, HFExtras, HFFormat
 from regard.models.formats.config_map import Config, ConfigRow, Names

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import ClassVar
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadFact
+from regard.layers.attend import Mask, causal
+from regard.layers.attention import Heads
+from regard.layers.relative_bias import BiasedDot
 from regard.models.embedding import AnyPosition
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.facts import at_least, change
@@ -20,9 +23,6 @@ from regard.models.papers.t5.hf import OutputKeys, t5_format
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.parts.attend import Mask, causal
-from regard.parts.attention import Heads
-from regard.parts.relative_bias import BiasedDot
 from regard.text.tokenizers.unigram import T5Unigram
 
 
@@ -40,8 +40,15 @@ class RelativeBias(AnyPosition):
 
     def __post_init__(self) -> None:
         at_least(4, self, "buckets")
-        if self.farthest <= self.buckets // 2:
-            raise BadInput(f"farthest must be above {self.buckets // 2}, half of the buckets")
+
+    def check(self, *, causal: bool) -> None:
+        exact, share = self.buckets // 2, "half"
+        if not causal:
+            exact, share = self.buckets // 4, "a quarter"  # keys on each side have half of them
+        if self.farthest <= exact:
+            stack = "a decoder" if causal else "an encoder"
+            limit = f"{exact}, {share} of the buckets of {stack}"
+            raise BadFact("farthest", f"must be above {limit}, not {self.farthest}")
 
     def scores(self, heads: Heads, masks: Sequence[Mask]) -> Iterator[BiasedDot]:
         score = BiasedDot(heads.count, self.buckets, self.farthest, causal=masks[0].causal)
@@ -67,9 +74,12 @@ ENCODER = Stack(
     attention_dropout=0.1,
     inner_dropout=0.1,
     final_dropout=0.1,
+    init="fan-in",
 )
 DECODER = change(ENCODER, mask=causal, cross=True)
-SMALL = EncoderDecoder(Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER), scaled_output=True)
+SMALL = EncoderDecoder(
+    Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER), scaled_output=True, head_std=1.0
+)
 BASE = change(SMALL, width=768, depth=12, heads=12, inner=3_072)
 LARGE = change(SMALL, width=1_024, depth=24, heads=16, inner=4_096)
 GATED = {"gated": True, "activation": "gelu-tanh", "tie": "sides", "scaled_output": False}
@@ -108,5 +118,4 @@ PAPER = Paper(
         "11b": 11_000_000_000,
     },
     formats={"hf": HF},
-    kinds=(RelativeBias,),
 )

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, cast
 
-from regard.ground.errors import BadInput
-from regard.ground.reading import Reading
+from regard.core.errors import BadInput
+from regard.core.reading import Reading
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import values_named
 from regard.models.formats import (

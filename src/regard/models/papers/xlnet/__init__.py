@@ -6,7 +6,7 @@ memory of Transformer-XL. The class token is last.
 from functools import partial
 from typing import cast
 
-from regard.ground.errors import BadInput
+from regard.core.errors import BadInput
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.facts import change, values_named
 from regard.models.formats import Architectures, HFHead
@@ -181,5 +181,4 @@ PAPER = Paper(
     sizes={"base": BASE, "large": LARGE},
     heads=(LM, bert.SPAN, LABEL, TOKEN_LABEL, CHOICE),
     formats={"hf": HF},
-    kinds=(TwoStreamStack, PermutationLMHead),
 )

@@ -9,21 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.activation import ACTIVATIONS
+from regard.layers.attend import Mask, attend, earlier, earlier_or_itself, full
+from regard.layers.attention import Heads, HeadsModule, fused_linear
+from regard.layers.block import Mlp, Norm, Residual
+from regard.layers.dropout import Dropout
+from regard.layers.kernels import relative
+from regard.layers.relative_score import Distances, RelativeSegmentDot, distances_between
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of, share
 from regard.models.heads import Inputs, NextTokenHead
 from regard.models.macs import MACs
 from regard.models.trunk import AnyStack, StackModule
-from regard.parts.activation import ACTIVATIONS
-from regard.parts.attend import Mask, attend, earlier, earlier_or_itself, full
-from regard.parts.attention import Heads, HeadsModule, fused_linear
-from regard.parts.block import Mlp, Norm, Residual
-from regard.parts.dropout import Dropout
-from regard.parts.kernels import relative
-from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory
 

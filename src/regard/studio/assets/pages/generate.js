@@ -2,7 +2,7 @@
 // Generate: a continuation token by token; other tokens can be chosen, and the text goes on from there.
 import { make, within } from "../views/base.js";
 import { askRecord, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, percent, refill, section, showAttention, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, ofModel, percent, refill, section, showAttention, sliderField, textField, unknownWords, viewPlace } from "../assets/parts.js";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
@@ -15,17 +15,20 @@ export function open(main, studio) {
   const seed = sliderField(studio, "seed", "Seed", { min: 0, max: 99, unless: 0 });
   const written = make("p", { class: "written", dir: "auto" });
   const options = make("div", { class: "options", role: "group", "aria-label": "Alternatives" });
-  const keep = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner.at(-1)], step: null }) }, "Keep all and go on");
-  const one = make("button", { type: "button", onclick: () => last && studio.go({ text: text.value + last.continuations[last.winner[1]], step: null }) }, "Keep one token");
+  const keep = make("button", { type: "button", onclick: () => last && studio.go({ text: last.prompt + last.continuations[last.winner.at(-1)], step: null }) }, "Keep all and go on");
+  const one = make("button", { type: "button", onclick: () => last && studio.go({ text: last.prompt + last.continuations[last.winner[1]], step: null }) }, "Keep one token");
   const again = make("button", { type: "button", onclick: () => studio.go({ search: "sample", seed: (seed.value + 1) % 100 }) }, "Another sample");
+  const going = make("p", { class: "row" }, one, keep, again);
+  const told = make("div", {});
+  const unknown = unknownWords();
   const tree = viewPlace(studio, "Candidates of each step");
   const attention = viewPlace(studio, "Attention");
   const switches = headSwitches(studio, () => model.model);
   const [candidates, inside, heads] = [fold(studio, "tree", "All candidates of each step", tree.element), fold(studio, "inside", "Attention", attention.element), fold(studio, "heads", "Switch heads off", switches.element)];
   const sampling = make("div", { class: "fields" }, temperature.element, topP.element, seed.element);
   const fault = make("p", { class: "fault", role: "alert" });
-  main.append(make("form", { class: "fields" }, model.element, search.element, steps.element, text.element), sampling, fault,
-    section("Continuation", written, make("p", { class: "row" }, one, keep, again), options), candidates.element, heads.element, inside.element);
+  main.append(make("form", { class: "fields" }, model.element, search.element, steps.element, text.element), unknown.element, sampling, fault,
+    section("Continuation", told, written, going, options), candidates.element, heads.element, inside.element);
   let last = /** @type {any} */ (null);
 
   /** @param {string} piece */
@@ -33,7 +36,7 @@ export function open(main, studio) {
   const draw = () => {
     if (!last) return;
     const chosen = within(Math.trunc(Number(studio.get("step"))) || 1, last.winner.length) || 1;
-    refill(written, make("span", { class: "quiet" }, text.value), ...last.winner.slice(1).map((/** @type {number} */ node, /** @type {number} */ at) => {
+    refill(written, make("span", { class: "quiet" }, last.prompt), ...last.winner.slice(1).map((/** @type {number} */ node, /** @type {number} */ at) => {
       const before = last.continuations[last.nodes[node].parent];
       const piece = last.ends[node] ? "⟨end⟩" : last.continuations[node].slice(before.length) || last.nodes[node].piece;
       return make("button", {
@@ -48,32 +51,33 @@ export function open(main, studio) {
     const rivals = last.nodes.flatMap((/** @type {any} */ each, /** @type {number} */ i) => each.parent === parent && each.step === last.nodes[node].step ? [i] : []);
     refill(options, make("h3", {}, `Token ${last.nodes[node].step}`), make("ul", { class: "bars" }, ...rivals.map((/** @type {number} */ i) => {
       const piece = last.ends[i] ? "⟨end⟩" : last.continuations[i].slice(before.length) || last.nodes[i].piece;
-      return make("li", {}, make("button", { type: "button", disabled: last.ends[i], "aria-pressed": String(i === node), onclick: () => studio.go({ text: text.value + last.continuations[i], step: null }) }, visible(piece)),
+      return make("li", {}, make("button", { type: "button", disabled: last.ends[i], "aria-pressed": String(i === node), onclick: () => studio.go({ text: last.prompt + last.continuations[i], step: null }) }, visible(piece)),
         make("meter", { min: 0, max: 1, value: last.probability[i], "aria-label": piece }), make("span", { class: "quiet" }, percent(last.probability[i])));
     })));
   };
   const writing = live(async (signal) => {
-    const edits = editsOf(headsOff(studio, model.model));
+    const [off, prompt] = [headsOff(studio, model.model), text.value];
+    const edits = editsOf(off);
     const sample = search.value === "sample" ? { temperature: temperature.value, top_p: topP.value, seed: seed.value } : {};
-    const record = await askRecord("/studio/tree", { model: model.value, text: text.value, steps: steps.value, alternatives: 6, edits, ...sample }, signal);
+    const record = await askRecord("/studio/tree", { model: model.value, text: prompt, steps: steps.value, alternatives: 6, edits, ...sample }, signal);
     if (signal.aborted) return;
-    last = record;
+    last = { ...record, prompt };
+    told.replaceChildren(ofModel(model.model, off));
     draw();
     studio.announce(`Continuation: ${record.continuations[record.winner.at(-1)]}`);
     await tree.show(record);
-  }, (error) => {
-    fault.textContent = error?.message ?? "";
-    for (const each of [written, options, tree.element]) each.classList.toggle("old", Boolean(error));
-  });
-  const looking = live((signal) => showAttention(attention, { model: model.value, text: text.value, subwords: true, edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
+  }, [told, written, going, options, tree.element], (error) => { fault.textContent = error?.message ?? ""; });
+  const looking = live((signal) => showAttention(attention, { model: model.value, text: text.value, subwords: true, edits: editsOf(headsOff(studio, model.model)) }, signal),
+    [attention.element], (error) => attention.fail(error?.message ?? ""));
   return {
     update() {
       for (const each of [model, text, steps, search, temperature, topP, seed, candidates, inside, heads, switches, tree, attention]) each.update();
       sampling.hidden = search.value !== "sample";
       writing.request(JSON.stringify([model.value, text.value, steps.value, search.value, temperature.value, topP.value, seed.value, studio.get("off")]));
       draw();
+      unknown.request([model.model], text.value);
       if (inside.isOpen) looking.request(JSON.stringify([model.value, text.value, studio.get("off")]));
     },
-    close() { writing.stop(); looking.stop(); tree.clear(); attention.clear(); },
+    close() { for (const each of [writing, looking, unknown]) each.stop(); tree.clear(); attention.clear(); },
   };
 }

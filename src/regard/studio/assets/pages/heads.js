@@ -28,10 +28,11 @@ export function open(main, studio) {
     share.element.hidden = !order.length;
     await report.show(record);
     update();
-  }, (error) => { report.fail(error?.message ?? ""); if (error) { order = []; result.replaceChildren(); } });
+  }, [report.element], (error) => { report.fail(error?.message ?? ""); if (error) { order = []; result.replaceChildren(); } });
 
   const pruning = live(async (signal) => {
     const heads = order.slice(0, Math.round(share.value * order.length));
+    if (!heads.length) return result.replaceChildren(make("p", { class: "note" }, `All ${order.length} heads are there: move the slider to see the model without the least important ones.`));
     const found = await ask("/studio/prune", { model: model.value, texts: lines(), heads }, signal);
     const rows = [["heads", order.length, order.length - heads.length], [`loss over ${found.what}`, figure(found.before.loss), figure(found.after.loss)],
       ["milliseconds for all texts", found.before.ms.toFixed(1), found.after.ms.toFixed(1)], ["parameters", found.before.parameters.toLocaleString("en"), found.after.parameters.toLocaleString("en")]];
@@ -46,7 +47,7 @@ export function open(main, studio) {
       make("tbody", {}, ...rows.map(([name, before, after]) => make("tr", {}, make("th", { scope: "row" }, String(name)), make("td", { class: "figure" }, String(before)), make("td", { class: "figure" }, String(after)))))),
       ...(texts.length ? [make("dl", { class: "before-after" }, make("dt", {}, "whole"), make("dd", {}, marked(texts[0], texts[1])), make("dt", {}, "without them"), make("dd", {}, marked(texts[1], texts[0])))] : []));
     studio.announce(`${heads.length} heads removed: loss ${figure(found.after.loss)}, before ${figure(found.before.loss)}`);
-  }, (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
+  }, [result], (error) => { if (error) result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
   const update = () => {
     for (const each of [model, texts, share, report]) each.update();
     const key = JSON.stringify([model.value, lines()]);

@@ -14,8 +14,8 @@ export function open(main, studio) {
   const listing = live(async (signal) => {
     known ??= await askRecord("/studio/papers", undefined, signal);
     await lineage.show(known, studio.models[0] ? { paper: studio.models[0].paper } : {});
-  }, (error) => lineage.fail(error?.message ?? ""));
-  const following = live(async (signal) => code.show(await askRecord(`/studio/papers/${encodeURIComponent(paper())}`, undefined, signal)), (error) => code.fail(error?.message ?? ""));
+  }, [lineage.element], (error) => lineage.fail(error?.message ?? ""));
+  const following = live(async (signal) => code.show(await askRecord(`/studio/papers/${encodeURIComponent(paper())}`, undefined, signal)), [code.element], (error) => code.fail(error?.message ?? ""));
   return {
     update() {
       for (const each of [path, lineage, code]) each.update();

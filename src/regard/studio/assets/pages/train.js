@@ -135,12 +135,12 @@ export function open(main, studio) {
   const drawing = live(async (signal) => {
     if (!chosen().length) return chart.clear();
     await chart.show(await askRecord(`/studio/curves?${query()}`, undefined, signal));
-  }, (error) => chart.fail(error?.message ?? ""));
+  }, [chart.element], (error) => chart.fail(error?.message ?? ""));
   const forming = live(async (signal) => {
     const watched = chosen().find((name) => runs.find((run) => run.name === name)?.watches.includes("heads"));
     if (watched) await formed.show(await askRecord(`/studio/formation?run=${encodeURIComponent(watched)}`, undefined, signal));
     else formed.fail("None of these runs was trained with --watch heads.");
-  }, (error) => { if (error) formed.fail(error.message); });
+  }, [formed.element], (error) => { if (error) formed.fail(error.message); });
 
   const sampling = live(async (signal) => {
     const able = runs.filter((run) => chosen().includes(run.name));
@@ -162,7 +162,7 @@ export function open(main, studio) {
     }
     sampleNote.textContent = "Words that differ from those of the row above are marked.";
     studio.announce(`${rows.length} samples.`);
-  }, (error) => { if (error) sampleNote.textContent = error.message; });
+  }, [outputs], (error) => { if (error) sampleNote.textContent = error.message; });
 
   let [timer, closed] = [0, false];
   const refresh = async () => {

@@ -1,8 +1,8 @@
 // @ts-check
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
-import { cssColour, inkOn, make, signedScale } from "../views/base.js";
+import { cssColour, drawnShapes, inkOn, make, signedScale, visible } from "../views/base.js";
 import { ask, askModel, live, needText } from "../assets/api.js";
-import { choiceField, drawing, editsOf, fold, headSwitches, headsOff, modelField, percent, refill, section, showAttention, textField, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, namesOf, ofModel, percent, refill, section, showAttention, textField, unknownWords, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
 const DRAWN = ["roles", "resolve"]; // paths of the studio itself
@@ -11,6 +11,7 @@ const NAMES = { classify: "label", tag: "tag words", roles: "who does what to wh
 const EXPLAINED = ["classify", "fill", "tag", "answer"]; // tasks whose prediction has words as evidence
 const ABOUT = ["target", "without", "part", "word"]; // choices about a text
 const ENDS = ["start", "end"]; // of an answer
+const MOST_AT_ONCE = 64; // words of a text whose evidence is not waited for: of longer ones it is computed on demand
 const METHODS = [["leave-one-out", "leave one out (long texts: integrated gradients)"], ["integrated", "integrated gradients"], ["gradient", "gradient × input"], ["rollout", "attention rollout"], ["attention-gradient", "attention × gradient"]];
 
 /** Draw a word of a drawing narrower that would run into the next one, as fonts differ. @param {any} text */
@@ -37,6 +38,7 @@ export function open(main, studio) {
   const READS = { classify: ["text", "second"], tag: ["text"], roles: ["text"], resolve: ["text"], answer: ["question", "context"], choose: ["text", "choices"], fill: ["masked"] };
   const method = choiceField(studio, "method", "Evidence by", METHODS);
   const result = make("div", { class: "result" });
+  const told = make("div", {}); // the model whose evidence is shown
   const words = make("p", { class: "evidence" });
   const evidenceNote = make("p", { class: "note" });
   const compared = make("div", {});
@@ -44,10 +46,11 @@ export function open(main, studio) {
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const inside = fold(studio, "inside", "Attention", attention.element);
-  const evidence = section("Evidence", method.element, words, evidenceNote, compared);
+  const unknown = unknownWords();
+  const evidence = section("Evidence", method.element, told, words, evidenceNote, compared);
   const form = make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
     model.element, task, ...Object.values(fields).map((field) => field.element));
-  main.append(form, section("Prediction", result), evidence, heads.element, inside.element);
+  main.append(form, unknown.element, section("Prediction", result), evidence, heads.element, inside.element);
 
   const input = () => {
     const now = taskNow();
@@ -64,7 +67,13 @@ export function open(main, studio) {
   };
   const needed = () => READS[taskNow()].filter((name) => name !== "second").map((name) => fields[name].value);
   const isBlank = () => needed().some((text) => !text.trim());
-  const offWords = () => studio.get("without").split(",").filter(Boolean).map(Number);
+  const offWords = () => {
+    const parts = studio.get("without").split(",").filter(Boolean);
+    const wrong = parts.find((each) => !/^\d{1,4}$/.test(each));
+    if (wrong !== undefined) throw new Error(`without=${wrong} in the address is no number of a word: choose words by a click.`);
+    return parts.map(Number);
+  };
+  const off = () => headsOff(studio, model.model);
 
   /** @param {string} name @param {number} share @param {boolean} chosen @param {(() => void) | null} choose */
   const bar = (name, share, chosen, choose) => make("li", {},
@@ -86,7 +95,7 @@ export function open(main, studio) {
       return [aimed(number, make("button", { type: "button", class: tag === "O" ? null : "tagged", "aria-label": `${text}: ${label}${probability === undefined ? "" : `, ${percent(probability)}`}; show its evidence`, title: percent(probability ?? 0) },
         text, tag === "O" ? "" : make("small", {}, ` ${label}`))), " "];
     })), make("p", { class: "note" }, "Point at a word, or choose it, to see on which words its tag depends.")];
-    if (now === "roles") return record.frames.length ? [make("div", { class: "arcs", role: "img", tabindex: 0, "aria-label": record.frames.map((/** @type {any} */ frame) => frame.brackets).join("; ") }, drawing(record.svg)),
+    if (now === "roles") return record.frames.length ? [make("div", { class: "arcs", role: "img", tabindex: 0, "aria-label": record.frames.map((/** @type {any} */ frame) => frame.brackets).join("; ") }, drawnShapes(record.svg)),
       ...record.frames.map((/** @type {any} */ frame) => make("details", {}, make("summary", { dir: "auto" }, frame.brackets),
         make("ul", { class: "bars" }, ...frame.arguments.map((/** @type {any} */ each) => bar(`${each.label}: ${each.text}`, each.probability, false, null)))))] : [make("p", {}, "No predicate was found.")];
     if (now === "resolve") return [make("p", { class: "clusters", dir: "auto" }, ...record.parts.map((/** @type {any} */ { text, cluster, is_mark: isMark }) =>
@@ -127,33 +136,40 @@ export function open(main, studio) {
     }
     return record.answer?.text ? [{ target: "start", character: record.answer.start }, { target: "end", character: record.answer.end - 1, last: true }][part() ? 1 : 0] : null;
   };
+  let shownModel = /** @type {any} */ (""); // of which the last prediction is
+  let shownTarget = "";
+  const show = () => {
+    shownTarget = studio.get("target");
+    refill(result, shownModel, ...draw(record));
+    for (const text of result.querySelectorAll(".arcs text")) narrow(text);
+  };
   const predictionKey = () => JSON.stringify([model.value, taskNow(), input(), studio.get("off")]);
   const predicting = live(async (signal) => {
     needText(...needed());
-    const edits = editsOf(headsOff(studio, model.model));
+    const [heads, edits] = [off(), editsOf(off())];
     const request = { model: model.value, ...input(), ...(edits.length ? { edits } : {}) };
     const key = predictionKey();
     const answer = DRAWN.includes(taskNow()) ? await ask(`/studio/${taskNow()}`, request, signal) : (await askModel(taskNow(), request, signal))[0];
     if (signal.aborted) return;
-    [record, predicted, pointed] = [answer, key, null];
-    result.classList.remove("old");
-    refill(result, ...draw(record));
-    for (const text of result.querySelectorAll(".arcs text")) narrow(text);
+    [record, predicted, pointed, shownModel] = [answer, key, null, ofModel(model.model, heads)];
+    show();
     studio.announce(`Prediction: ${record.label ?? record.answer?.text ?? record.text ?? record.frames?.map((/** @type {any} */ frame) => frame.brackets).join("; ") ?? ""}`);
     explain();
-  }, (error) => {
+  }, [result], (error) => {
     if (!error) return;
     predicted = "";
     result.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message));
     if (taskNow() !== "classify" || isBlank()) clearEvidence();
   });
 
+  /** The words that are off, as far as the address names any. */
+  const chosenWords = () => { try { return offWords(); } catch { return []; } };
   /** @param {any} found */
   const drawWords = (found) => {
     const values = Object.values(found.weights ?? {})[0]?.[0] ?? [];
     const most = Math.max(1e-9, ...values.map(Math.abs));
     const scale = signedScale(words);
-    const off = offWords();
+    const off = chosenWords();
     refill(words, ...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
       const button = make("button", {
         type: "button", "aria-pressed": String(off.includes(number)), dir: "auto",
@@ -166,32 +182,43 @@ export function open(main, studio) {
       button.style.color = inkOn(pixel);
       return [button, " "];
     }));
-    evidenceNote.textContent = `For ${found.targets.join(", ")}. ${found.about} Click a word to see the prediction without it: it is replaced by ${found.replacement}.`;
+    evidenceNote.textContent = visible(`For ${found.targets.join(", ")}. ${found.about} Click a word to see the prediction without it: it is replaced by ${found.replacement}.`);
   };
   const attributing = live(async (signal) => {
-    const found = await ask("/studio/evidence", { model: model.value, ...looked(), ...(studio.get("method") ? { method: method.value } : {}), ...aim() }, signal);
+    const heads = off();
+    const found = await ask("/studio/evidence", { model: model.value, ...looked(), edits: editsOf(heads), ...(studio.get("method") ? { method: method.value } : {}), ...aim() }, signal);
     if (signal.aborted) return;
     last = found;
+    told.replaceChildren(ofModel(model.model, heads));
     drawWords(found);
-  }, (error) => { if (error) { words.replaceChildren(); evidenceNote.textContent = error.message; } });
+  }, [told, words, evidenceNote], (error) => { if (error) { words.replaceChildren(); evidenceNote.textContent = error.message; } });
   let last = /** @type {any} */ (null);
 
   const wondering = live(async (signal) => {
-    const off = headsOff(studio, model.model);
-    if (!off.length && !offWords().length) { compared.replaceChildren(); return; }
-    const found = await ask("/studio/what-if", { model: model.value, ...looked(), ...aim(), heads: off.map(({ site, layer, head }) => [site, layer, head]), words: offWords() }, signal);
+    const [heads, without] = [off(), offWords()];
+    if (!heads.length && !without.length) { compared.replaceChildren(); return; }
+    // Words are left out of what the model reads, with the heads that it has; heads are compared with all.
+    const parts = without.length ? { words: without, edits: editsOf(heads) } : { heads: heads.map(({ site, layer, head }) => [site, layer, head]) };
+    const found = await ask("/studio/what-if", { model: model.value, ...looked(), ...aim(), ...parts }, signal);
     if (signal.aborted) return;
-    compared.replaceChildren(make("table", {}, make("caption", {}, `Without ${found.without.join(", ")}`),
-      make("thead", {}, make("tr", {}, ...["", "before", "after", "change"].map((each) => make("th", { scope: "col" }, each)))),
+    const columns = without.length ? ["whole text", "without"] : ["all heads", `without ${namesOf(heads)}`];
+    compared.replaceChildren(without.length ? ofModel(model.model, heads) : "", make("table", {}, make("caption", {}, `Without ${found.without.join(", ")}`),
+      make("thead", {}, make("tr", {}, ...["", ...columns, "change"].map((each) => make("th", { scope: "col" }, each)))),
       make("tbody", {}, ...found.targets.map((/** @type {string} */ name, /** @type {number} */ number) => make("tr", {},
         make("th", { scope: "row", dir: "auto" }, name), ...[found.before[number], found.after[number], found.after[number] - found.before[number]]
           .map((value, column) => make("td", { class: "figure" }, (column === 2 && value > 0 ? "+" : "") + value.toFixed(4))))))));
     studio.announce(`Without ${found.without.join(", ")}: ${found.targets[0]} ${found.after[0].toFixed(3)}, before ${found.before[0].toFixed(3)}`);
-  }, (error) => { if (error) compared.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
+  }, [compared], (error) => { if (error) compared.replaceChildren(make("p", { class: "fault", role: "alert" }, error.message)); });
 
-  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(headsOff(studio, model.model)) }, signal), (error) => attention.fail(error?.message ?? ""));
+  const looking = live((signal) => showAttention(attention, { model: model.value, ...looked(), edits: editsOf(off()) }, signal), [attention.element], (error) => attention.fail(error?.message ?? ""));
 
-  const clearEvidence = () => { last = null; words.replaceChildren(); compared.replaceChildren(); evidenceNote.textContent = ""; };
+  const clearEvidence = () => {
+    for (const each of [attributing, wondering]) each.stop();
+    last = null;
+    for (const each of [told, words, compared]) each.replaceChildren();
+    evidenceNote.textContent = "";
+  };
+  let demanded = ""; // the long input whose evidence was asked for
   /** Ask for the evidence of what is aimed at, and for the prediction without some parts. */
   const explain = () => {
     if (isBlank()) {
@@ -202,9 +229,19 @@ export function open(main, studio) {
     for (const button of result.querySelectorAll("[data-part]")) button.setAttribute("aria-pressed", String(Number(button.dataset.part) === part()));
     if (!target) {
       if (predicted === predictionKey()) clearEvidence();
+      else for (const each of [attributing, wondering]) each.outdate();
       return;
     }
-    attributing.request(JSON.stringify([model.value, looked(), method.value, target]));
+    const input = JSON.stringify([model.value, looked()]);
+    const length = Object.values(looked()).join(" ").split(/\s+/).length;
+    if (length > MOST_AT_ONCE && demanded !== input) {
+      for (const each of [attributing, wondering]) each.stop();
+      [last, evidenceNote.textContent] = [null, ""];
+      for (const each of [told, compared]) each.replaceChildren();
+      refill(words, make("button", { type: "button", class: "demand", onclick: () => { demanded = input; explain(); } }, `Compute the evidence of these ${length} words`));
+      return;
+    }
+    attributing.request(JSON.stringify([input, method.value, target, studio.get("off")]));
     wondering.request(JSON.stringify([model.value, looked(), target, studio.get("off"), studio.get("without")]));
   };
   return {
@@ -216,14 +253,16 @@ export function open(main, studio) {
       for (const each of [model, method, heads, inside, switches, tasks, attention, ...Object.values(fields)]) each.update();
       for (const [name, field] of Object.entries(fields)) field.element.hidden = !READS[now].includes(/** @type {any} */ (name));
       evidence.hidden = !EXPLAINED.includes(now);
-      predicting.request(JSON.stringify([predictionKey(), studio.get("target")]));
+      predicting.request(predictionKey());
+      if (predicted === predictionKey() && shownTarget !== studio.get("target")) show();
       explain();
+      unknown.request([model.model], Object.values(looked()).join("\n"));
       if (last) drawWords(last);
       if (isBlank()) {
         looking.stop();
         attention.clear();
       } else if (inside.isOpen && model.model.sites.length) looking.request(predictionKey());
     },
-    close() { for (const each of [predicting, attributing, wondering, looking]) each.stop(); attention.clear(); },
+    close() { for (const each of [predicting, attributing, wondering, looking, unknown]) each.stop(); attention.clear(); },
   };
 }

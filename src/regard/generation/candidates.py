@@ -1,0 +1,155 @@
+"""Continuations of each sentence, the most probable first, by a top-k with defined ties."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.generation.constraints import Constraints
+from regard.generation.hypothesis import ActiveHypotheses
+from regard.generation.step import to_host
+from regard.layers.kernels.few_rows import jit, triton
+
+if triton is not None:
+    import triton.language as tl
+
+BLOCK = 64
+WIDEST, MOST = 65_536, 16  # largest row and count of the kernel
+
+
+def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Values and indices of the ``count`` highest float32 entries <= 0 of each row, highest first.
+
+    Ties go to the lower index, on every device and in every batch. In a long row the entries lie in
+    the ``count`` blocks with the highest maxima (or after the last whole block), and computing
+    maxima is limited by memory bandwidth only.
+    """
+    R, V = logprobs_RV.shape
+    lean_V, index_V = _lean(V, logprobs_RV.device)
+    if count * BLOCK >= V:
+        index = index_V.expand(R, V)
+    else:
+        whole = V - V % BLOCK
+        maxima = logprobs_RV[:, :whole].unflatten(1, (-1, BLOCK)).amax(-1)
+        blocks = (maxima * lean_V[: maxima.shape[1]]).topk(count).indices
+        index = torch.add(index_V[:BLOCK], blocks[:, :, None], alpha=BLOCK).flatten(1)
+        if whole < V:
+            index = torch.cat([index, index_V[whole:].expand(R, -1)], dim=1)
+    values = logprobs_RV.gather(1, index)
+    order = (values * lean_V[index]).topk(min(count, V)).indices
+    return values.gather(1, order), index.gather(1, order)
+
+
+def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``topk`` of log softmax plus ``bias_V`` (0, or -inf for forbidden tokens)."""
+    R, V = logits_RV.shape
+    count = min(count, V)
+    if triton is None or not logits_RV.is_cuda or V > WIDEST or count > MOST:
+        return topk(torch.log_softmax(logits_RV.float(), dim=-1) + bias_V, count)
+    values = torch.empty(R, count, device=logits_RV.device)
+    tokens = torch.empty(R, count, device=logits_RV.device, dtype=torch.long)
+    wide = triton.next_power_of_2(V)
+    sizes = logits_RV.stride(0), V, count, wide
+    _highest[(R,)](
+        logits_RV, bias_V, values, tokens, *sizes, num_warps=min(32, max(4, wide // 1024))
+    )
+    return values, tokens
+
+
+@jit
+def _highest(
+    logits, bias, values, tokens, stride, vocab, count: "tl.constexpr", wide: "tl.constexpr"
+):
+    """Kernel with one program per row, which stays in registers."""
+    row, index = tl.program_id(0), tl.arange(0, wide)
+    mask = index < vocab
+    x = tl.load(logits + row.to(tl.int64) * stride + index, mask=mask, other=float("-inf"))
+    x = x.to(tl.float32)
+    top = tl.max(x, 0)
+    x = x - top - tl.log(tl.sum(tl.exp(x - top), 0))
+    x += tl.load(bias + index, mask=mask, other=float("-inf"))
+    for rank in tl.static_range(count):
+        best = tl.max(x, 0)
+        token = tl.min(tl.where(x == best, index, vocab - 1), 0)
+        tl.store(values + row * count + rank, best)
+        tl.store(tokens + row * count + rank, token.to(tl.int64))
+        x = tl.where(index == token, float("-inf"), x)
+
+
+@cache  # never evicted: captured graphs read these tensors
+def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Factors that turn log-probabilities into distinct sort keys, and all indices.
+
+    A float64 has 29 bits more than a float32; they hold the index.
+    """
+    index_V = torch.arange(V, device=device)
+    return 1 + index_V.double() * 2.0**-50, index_V
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Continuations of the active hypotheses, by sentence, the most probable first."""
+
+    sentence: np.ndarray
+    parent: np.ndarray  # the row continued
+    token: np.ndarray
+    logprob: np.ndarray
+
+    @cached_property
+    def place(self) -> np.ndarray:
+        """Rank of each candidate within its sentence, from 0."""
+        return place(self.sentence)
+
+    def select(self, size: int, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the candidates that end, and of those that stay active."""
+        ends = constraints.is_end(self.token)
+        ended = np.flatnonzero(ends & (self.place < size))
+        going = np.flatnonzero(~ends)
+        return ended, going[place(self.sentence[going]) < size]
+
+    def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
+        """Hypotheses of the chosen candidates."""
+        return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
+
+    def stuck(self, rows: int) -> np.ndarray:
+        """Rows without any continuation."""
+        return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
+
+
+def rank(
+    alive: ActiveHypotheses, logprobs_RV: Tensor, size: int, constraints: Constraints
+) -> Candidates:
+    """Rank candidates for ``select``; ties go to the earlier parent, then to the lower token.
+
+    A row has at most ``size`` continuations that stay active and one for each EOS.
+    """
+    top, index = topk(logprobs_RV, size + len(constraints.ends))
+    values, tokens = to_host(top), index.cpu().numpy()
+    sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
+    parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
+    parents[sentence_R, slot_R] = np.arange(len(alive))
+    totals = np.full((*parents.shape, values.shape[1]), -np.inf)
+    totals[sentence_R, slot_R] = alive.total_R[:, None] + values
+    totals = totals.reshape(len(parents), -1)  # a sentence's by parent, then by token
+    order = np.argsort(-totals, axis=1, kind="stable")
+    sentence, nth = np.nonzero(np.isfinite(np.take_along_axis(totals, order, axis=1)))
+    slot, at = np.divmod(order[sentence, nth], values.shape[1])
+    parent = parents[sentence, slot]
+    return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
+
+
+def concatenate(parts: Sequence[Candidates]) -> Candidates:
+    """Candidates of different sentences as one table."""
+    names = [field.name for field in fields(Candidates)]
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
+    order = np.argsort(columns[0], kind="stable")
+    return Candidates(*(column[order] for column in columns))
+
+
+def place(groups: np.ndarray) -> np.ndarray:
+    """Index of each entry within its group, from 0; ``groups`` is sorted."""
+    sizes = np.bincount(groups)
+    return np.arange(len(groups)) - (sizes.cumsum() - sizes)[groups]

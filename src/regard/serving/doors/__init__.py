@@ -1,1 +1,0 @@
-"""Doors of the server: the routes of one interface, with its shape of errors."""

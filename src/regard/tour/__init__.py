@@ -1,1 +1,0 @@
-"""``regard tour``: a model trained, measured and inspected on a toy language."""

@@ -1,0 +1,1 @@
+"""Parts of ``tests/net.py``: what each of them captures."""
