@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE  # the processes of a run compile the code once
 
 # Folders whose tests compare numbers that the kernels of a machine compute.
 NUMERICS := tests/generation tests/layers tests/models tests/objectives tests/reference
-PART ?= 0/18
+PART ?= 0/36
 NODE := $(CURDIR)/.venv/node_modules
 APT := $(if $(filter-out 0,$(shell id -u)),sudo -n )apt-get
 CHROMIUM := $(APT) install -qqy --no-install-recommends chromium
@@ -36,7 +36,7 @@ matrix: install   ## every paper on a GPU; bench publishes figures of those that
 		$(BIN)/pytest -q -n 8 --dist=worksteal tests/gpu/test_matrix.py; \
 		$(BIN)/python bench/matrix.py matrix.jsonl
 
-slow-part: install  ## a part of the long tests, such as PART=0/18
+slow-part: install  ## a part of the long tests, such as PART=0/36
 	$(BIN)/pytest -q -n 2 -m "slow and not gpu" --slow-part $(PART)
 
 lowest: install  ## the server and the public face with the lowest versions that are allowed

@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -34,6 +35,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "desk")
 # a handler, which the processes they start do not inherit.
 for ignored in {*SIGNALS}.difference(signals_in_use()):
     signal.signal(ignored, lambda *_: None)
+
+LIMIT = 300  # seconds that a phase of a test may take, ten times as long as any does
 
 torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 gc.set_threshold(10_000, 20, 20)  # collections take a twentieth of the time otherwise
@@ -92,6 +95,42 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing = sorted(thing for thing in needed if not has(thing))
         if missing:
             item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item):
+        return (yield)
+
+
+@contextmanager
+def _limited(item: pytest.Item) -> Iterator[None]:
+    """A test that waits for ever fails at the line where it waits, and the next one runs."""
+    is_long = item.get_closest_marker("slow") or item.get_closest_marker("gpu")
+    seconds = LIMIT * (3 if is_long else 1)
+
+    def stop(*_: object) -> None:
+        pytest.fail(f"no end after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 10)  # again, where a wait is retried
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _function(item: pytest.Item) -> str:
