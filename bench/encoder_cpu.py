@@ -36,7 +36,7 @@ from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead
 from regard.models.papers import bert
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.labels import Classification
+from regard.objectives.label_losses import Classification
 from regard.training.loop.microbatch import EagerStep
 
 Step = Callable[[], Tensor]

@@ -22,7 +22,7 @@ from rich.table import Table as Shown
 import regard
 from regard.data.readers.aligned_pairs import read_fast_align
 from regard.data.readers.sources import read_pairs
-from regard.data.readers.tables import Table
+from regard.data.readers.table_files import Table
 from regard.data.readers.text_files import read_lines
 from regard.inside.align import (
     AgreeingMethods,
@@ -34,7 +34,7 @@ from regard.inside.align import (
     multiply_directions,
     record,
 )
-from regard.metrics.alignment import (
+from regard.metrics.word_alignment import (
     HOW,
     GoldLinks,
     Links,

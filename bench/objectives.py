@@ -44,7 +44,7 @@ import regard
 from regard.experiments.scores import evaluate
 from regard.models.folders import folder as folders
 from regard.models.papers import paper
-from regard.text.config import EncoderTextConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers import family_of_kind
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.training.distributed import World

@@ -40,8 +40,8 @@ from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.images import ImageLabels
-from regard.objectives.labels import Classification
-from regard.text.labels import SingleLabelSet
+from regard.objectives.label_losses import Classification
+from regard.text.label_sets import SingleLabelSet
 
 LABELS = 1_000
 NUMBERED = SingleLabelSet(tuple(map(str, range(LABELS))))

@@ -17,7 +17,7 @@ from regard.models.label_heads import (
 )
 from regard.models.papers import bert
 from regard.models.pools import FirstToken
-from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 SENTENCES = (

@@ -14,7 +14,7 @@ from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead
 from regard.models.papers import vit
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 
 RECIPE = """
 task = "classify"

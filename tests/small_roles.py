@@ -8,7 +8,7 @@ import torch
 
 from regard.api import Model
 from regard.models.label_heads import TokenLabelHead
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from small_bert import small_bert
 
 # words, and (predicate, lemma, [(first word, last word, label)])

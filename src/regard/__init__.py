@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         WatchEvent,
     )
     from regard.training.recipe import Recipe
-    from regard.training.train import train_events
+    from regard.training.run_events import train_events
     from regard.views.line_chart import Chart, ChartLine, Report
     from regard.views.role_arcs import draw_frames
 
@@ -185,7 +185,7 @@ _NAMES = Catalogue[Any](entries({
     ),
     "regard.training.recipe": ("Recipe",),
     "regard.experiments.training": ("SeedScores", "TrainingResult", "train"),
-    "regard.training.train": ("train_events",),
+    "regard.training.run_events": ("train_events",),
 }))
 """The exported names, under their modules."""
 # fmt: on

@@ -12,7 +12,7 @@ from regard.metrics.translation import MetricScore
 from regard.tasks import pair_task
 from regard.training.recipe import read, task_of
 from regard.training.recipe_files import ExpectConfig
-from regard.training.train import with_dev_as_test
+from regard.training.run_events import with_dev_as_test
 from verb import run
 
 

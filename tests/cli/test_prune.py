@@ -13,7 +13,7 @@ from regard.experiments.ablation_runs import ScoredSet
 from regard.inside.heads.importance import head_importance
 from regard.inside.pruning import gates
 from regard.training.recipe import read, task_of
-from regard.training.train import with_dev_as_test
+from regard.training.run_events import with_dev_as_test
 from small import RECIPE
 from small_tuning import write_tuning
 from verb import run

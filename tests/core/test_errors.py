@@ -20,7 +20,7 @@ from regard.core.errors import (
     shown,
 )
 from regard.inference.generation_settings import GenerationSettings, as_trained
-from regard.text.labels import labels_from_config
+from regard.text.label_sets import labels_from_config
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 

@@ -46,7 +46,7 @@ from regard.data.toy_language.lexicon import (
     past_of,
     plural_of,
 )
-from regard.data.toy_language.tree import (
+from regard.data.toy_language.syntax_tree import (
     Adjunct,
     Both,
     Clause,

@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard.core.errors import BadInput
-from regard.data.readers.documents import TextFile
+from regard.data.readers.document_files import TextFile
 from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead

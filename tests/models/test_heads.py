@@ -21,7 +21,7 @@ from regard.models.rnn import RNNEncoderFacts
 from regard.models.tokens import Tokens
 from regard.models.trunk import Trunk
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.labels import Classification, TokenClassification
+from regard.objectives.label_losses import Classification, TokenClassification
 
 VOCAB = 20
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, longest=10, segments=0, init_std=0.3)

@@ -2,9 +2,9 @@
 
 import torch
 
-from regard.models.config import ModelConfig, trunk_facts
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead, TokenLabelHead
+from regard.models.model_tables import ModelConfig, trunk_facts
 from regard.models.papers import bert, distilbert, lin, roberta
 from regard.models.pools import FirstToken
 

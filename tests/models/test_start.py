@@ -7,14 +7,14 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.models import start as starts
-from regard.models.config import ModelConfig
 from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead
+from regard.models.model_tables import ModelConfig
 from regard.models.papers import albert, bert, lin
 from regard.models.pools import FirstToken
 from regard.models.start import read_start, select_layers
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import prepare

@@ -43,7 +43,7 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
 from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
-from regard.objectives.labels import (
+from regard.objectives.label_losses import (
     Classification,
     LabelSequences,
     MultiLabel,

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.core.batch import BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.labels import MultipleChoice
+from regard.objectives.label_losses import MultipleChoice
 
 CHOICES = 3
 EXAMPLES = [

@@ -23,7 +23,7 @@ from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstTokens
 from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
-from regard.objectives.labels import Classification, MultiLabel
+from regard.objectives.label_losses import Classification, MultiLabel
 
 FACTS = change(vit.TINY, width=8, depth=1, heads=2, inner=8, patch_size=4, image_size=8)
 FACTS = change(FACTS, output_heads=(LabelHead(3),))

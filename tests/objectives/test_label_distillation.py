@@ -18,8 +18,8 @@ from regard.models.papers import bert, deit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens
 from regard.objectives.label_distillation import LabelDistillation, with_teacher, without_teacher
-from regard.objectives.labels import Classification, TokenClassification
-from regard.text.labels import SingleLabelSet
+from regard.objectives.label_losses import Classification, TokenClassification
+from regard.text.label_sets import SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train

@@ -8,7 +8,7 @@ from regard.core.batch import IGNORED, BatchLimits
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead
 from regard.models.papers.lin import LAPTOP
-from regard.objectives.labels import Classification, MultiLabel, Regression
+from regard.objectives.label_losses import Classification, MultiLabel, Regression
 
 EXAMPLES = [([5, 6, 7], [1]), ([8], [0]), ([9, 9], [2])]
 FACTS = change(LAPTOP, vocab=20, width=6, embedding=5, dropout=0.0).with_heads(LabelHead(3))

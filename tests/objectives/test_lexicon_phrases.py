@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import BadInput
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.objectives.lexicon_phrases import PhraseFinder, Phrases
 from regard.objectives.masked_lm import MaskedLM, MaskedLMConfig
 from regard.objectives.rows import AnnotatedRow

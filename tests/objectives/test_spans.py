@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.core.batch import BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.labels import SpanExtraction
+from regard.objectives.label_losses import SpanExtraction
 
 LENGTHS, ENDS = [4, 1, 3], [(1, 2), (0, 0), (0, 2)]
 EXAMPLES = [

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from regard.core.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.labels import TokenClassification, TokenRegression
+from regard.objectives.label_losses import TokenClassification, TokenRegression
 
 ROWS = [TokenRow([5, 6, 7], [0, 0, 0]), TokenRow([8], [0]), TokenRow([9, 9], [0, 1])]
 LABELS = [np.array([0, IGNORED, 4]), np.array([1]), np.array([IGNORED, 1])]

@@ -38,7 +38,7 @@ from regard.models.label_heads import (
 from regard.models.papers import bert
 from regard.models.pools import FirstToken, MeanPool
 from regard.models.positions import Sinusoid
-from regard.text.labels import LABEL_SETS, SingleLabelSet
+from regard.text.label_sets import LABEL_SETS, SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 

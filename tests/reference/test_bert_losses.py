@@ -11,7 +11,7 @@ from regard.core.batch import IGNORED, BatchLimits, TokenRow
 from regard.data.batches.sampler import Cursor
 from regard.models.folders import folder as folders
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.labels import (
+from regard.objectives.label_losses import (
     Classification,
     MultiLabel,
     MultipleChoice,

@@ -14,7 +14,7 @@ from regard.models.papers import deit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken
 from regard.models.start import copy_start
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from regard.weights.files import read_folder
 
 transformers = pytest.importorskip("transformers")

@@ -18,7 +18,7 @@ from regard.models.label_heads import LabelHead
 from regard.models.papers import bert, deit, vit
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from regard.weights.files import read_folder, write_tensors
 from timm_peer import import_timm
 

@@ -16,8 +16,8 @@ from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import NextTokenHead
 from regard.models.label_heads import MLMHead
 from regard.models.papers import bert, gpt2
-from regard.text.config import EncoderTextConfig
 from regard.text.continuation import Continuation, StopStrings, TextStream
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.bpe import DecoderBPE, EncoderBPE
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import learn_tokenizer

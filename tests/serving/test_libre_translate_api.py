@@ -15,7 +15,7 @@ from regard.serving.apis.request import APIRequest
 from regard.serving.engine import ServedModel
 from regard.serving.html_text import HTMLTexts
 from regard.serving.settings import APIKeys, ServerSettings
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from serving.running_server import running
 from small_bert import small_bert
 from small_mistakes import TRANSLATORS, small_translator

@@ -16,7 +16,7 @@ from regard.inference.classifier import Classifier
 from regard.metrics.classification import classification_scores
 from regard.models.folders.folder import read as read_folder
 from regard.tasks.labels import class_weights
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent

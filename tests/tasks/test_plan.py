@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import BadInput
-from regard.models.config import ModelConfig
 from regard.models.folders import folder as folders
 from regard.models.heads import NextTokenHead
 from regard.models.label_heads import LabelHead, TokenLabelHead
+from regard.models.model_tables import ModelConfig
 from regard.models.papers import bert
 from regard.models.pools import FirstToken, LastToken, MeanPool
 from regard.models.start import _read

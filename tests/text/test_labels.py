@@ -7,7 +7,7 @@ import pytest
 
 from regard.core.batch import IGNORED
 from regard.core.errors import BadInput
-from regard.text.labels import (
+from regard.text.label_sets import (
     LABEL_SETS,
     MultiLabelSet,
     RegressionSet,

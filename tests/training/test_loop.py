@@ -27,7 +27,7 @@ from regard.training.parallel import Parallel
 from regard.training.precision import Precision
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.train import run_events
+from regard.training.run_events import run_events
 from regard.weights.files import weights_of
 from small import write_corpus
 

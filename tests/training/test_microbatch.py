@@ -10,11 +10,11 @@ import torch
 from regard.core.batch import BatchLimits, TokenRow
 from regard.core.layout import Layout
 from regard.core.pytree import without_caches
-from regard.data.config import BatchConfig
+from regard.data.data_tables import BatchConfig
 from regard.models.facts import change
 from regard.models.label_heads import LabelHead, SpanHead, TokenLabelHead
 from regard.models.papers import bert
-from regard.objectives.labels import Classification, SpanExtraction, TokenClassification
+from regard.objectives.label_losses import Classification, SpanExtraction, TokenClassification
 from regard.training.loop.microbatch import (
     EagerStep,
     GraphedStep,

@@ -7,9 +7,9 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.core.other_names import OTHER_NAMES
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.sources import Lines
-from regard.data.readers.tables import Csv, JsonLines, Table
+from regard.data.readers.table_files import Csv, JsonLines, Table
 from regard.models.facts import change, paths
 from regard.models.papers import bert
 from regard.models.papers.llama import PAPER as LLAMA_PAPER

@@ -10,9 +10,9 @@ import torch
 import regard
 from regard.core.config import Config
 from regard.core.errors import BadInput
-from regard.data.config import FilesConfig, LinksConfig
-from regard.models.config import StartConfig
-from regard.objectives.list import OBJECTIVES
+from regard.data.data_tables import FilesConfig, LinksConfig
+from regard.models.model_tables import StartConfig
+from regard.objectives.objective_tables import OBJECTIVES
 from regard.tasks.components import TASKS
 from regard.training.distributed import World
 from regard.training.loop import train

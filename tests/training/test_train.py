@@ -11,7 +11,7 @@ import regard
 from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, ScoreEvent, StartEvent
 from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read, task_of
-from regard.training.train import score_tests
+from regard.training.run_events import score_tests
 from small import RECIPE, tensors_of, write_corpus
 from small_documents import write_animals
 from small_labels import write_owls

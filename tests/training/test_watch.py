@@ -12,7 +12,7 @@ from regard.training.distributed import World
 from regard.training.loop.events import SaveEvent, WatchEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.train import run_events
+from regard.training.run_events import run_events
 from regard.weights.files import weights_of
 from small import write_corpus
 from small_documents import write_animals

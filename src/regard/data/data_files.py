@@ -15,10 +15,10 @@ from regard.data.data_facts import DataFacts, Line, describe_sets
 from regard.data.file_formats import COLUMNS_IN, FORMATS, format_of
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.images import image_files
-from regard.data.readers.list import read
+from regard.data.readers.image_files import image_files
+from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
-from regard.data.readers.tables import Column, Csv, JsonLines, Parquet, Table
+from regard.data.readers.table_files import Column, Csv, JsonLines, Parquet, Table
 from regard.data.readers.text_files import suffix_of, text_blocks
 from regard.data.readers.translation_memory import TranslationMemory
 from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
@@ -379,7 +379,7 @@ def _parallel(sets: dict[str, Files], kind: str) -> DataFiles:
 
 
 def _documents(sets: dict[str, Files], kind: str) -> DataFiles:
-    from regard.data.readers.documents import (  # imports torch
+    from regard.data.readers.document_files import (  # imports torch
         DocumentReader,
         TextFile,
         document_source,

@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 from regard.core.errors import BadInput, did_you_mean, first_names
 from regard.core.files import JSON
 from regard.data.readers.fields import BadExample
+from regard.data.readers.table_files import Column, Csv, Table, parquet_records, read_objects
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Column, Csv, Table, parquet_records, read_objects
 from regard.data.readers.text_files import decoded
 from regard.data.readers.translation_memory import TranslationMemory
 

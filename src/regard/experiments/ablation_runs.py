@@ -26,7 +26,7 @@ from regard.models.edits import EditList, read_edits
 from regard.models.folders.hub import local_folder
 from regard.tasks.task import Task
 from regard.training.recipe import Recipe, task_of
-from regard.training.train import with_dev_as_test
+from regard.training.run_events import with_dev_as_test
 
 WHOLE = ""  # in place of a hash: no edits
 

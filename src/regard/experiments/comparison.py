@@ -19,7 +19,7 @@ from regard.metrics.paired import PairedTests, paired_tests
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
 from regard.training.recipe import Recipe
-from regard.training.train import AnyRecipe, recipe_of, score_tests, with_dev_as_test
+from regard.training.run_events import AnyRecipe, recipe_of, score_tests, with_dev_as_test
 
 TESTS = ("bootstrap", "randomisation", "mcnemar")
 

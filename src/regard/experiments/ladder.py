@@ -16,7 +16,7 @@ from rich.text import Text
 from regard.api import Model, load
 from regard.core.errors import BadInput
 from regard.core.files import write_json, write_text
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.aligned_pairs import Pairs, read_gold_links, read_text_pairs
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.sources import read_pairs
@@ -46,8 +46,8 @@ from regard.training.recipe import Recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe.tables import RungConfig
 from regard.training.run import Run, check_model
+from regard.training.run_events import AnyRecipe, name_of_recipe, recipe_of
 from regard.training.run_folder import claim, give_up
-from regard.training.train import AnyRecipe, name_of_recipe, recipe_of
 from regard.views.line_chart import Chart, ChartLine, Report
 from regard.views.markup import HTMLPage
 

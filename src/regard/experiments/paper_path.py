@@ -31,7 +31,7 @@ from regard.models.facts import values_named
 from regard.models.paper import Paper
 from regard.models.papers import PAPERS, paper
 from regard.training.loop.trainer import Trainer
-from regard.training.train import train_events
+from regard.training.run_events import train_events
 
 OWN_TABLES: dict[str, dict[str, object]] = {  # keys that a recipe of that paper needs
     "gpt": {"text": {"vocab": 400, "lower": True}},

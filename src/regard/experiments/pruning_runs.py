@@ -13,7 +13,7 @@ from regard.api import Model
 from regard.core.device import device_named
 from regard.core.errors import ArgumentName, BadArgument, BadInput, shown
 from regard.core.lock import is_vacant, lock_vacant
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.experiments.ablation_runs import ScoredSet
 from regard.experiments.notes import Listener, Note, Stop, ignore
 from regard.experiments.options.measuring import PruningOptions

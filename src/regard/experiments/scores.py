@@ -24,7 +24,7 @@ from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
 from regard.training.recipe_files import ExpectConfig
-from regard.training.train import AnyRecipe, recipe_of, score_tests, with_dev_as_test
+from regard.training.run_events import AnyRecipe, recipe_of, score_tests, with_dev_as_test
 from regard.views.matrix_svg import draw_confusion
 
 TAKEN_FOR = "taken for"

@@ -38,8 +38,7 @@ from regard.training.loop.trainer import Diverged
 from regard.training.recipe import Recipe
 from regard.training.recipe.overrides import Settings
 from regard.training.run import Run, Watcher, prepare
-from regard.training.run_folder import first_precision
-from regard.training.train import (
+from regard.training.run_events import (
     AnyData,
     AnyRecipe,
     DescribedRun,
@@ -47,6 +46,7 @@ from regard.training.train import (
     described_run,
     run_events,
 )
+from regard.training.run_folder import first_precision
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from regard.api import Model, load
 from regard.core.flags import parse_numbers
-from regard.data.readers.images import image_files
+from regard.data.readers.image_files import image_files
 from regard.data.readers.text_files import read_lines
 from regard.experiments.options.measuring import ProbeOptions
 from regard.experiments.result import (

@@ -16,7 +16,7 @@ from regard.inference.predictor import Predictor
 from regard.inference.row_batches import ModelRow, TextOrPair, read_files
 from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead, SentencePairHead
-from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.long_texts import LONG_TEXTS, CutTexts, InputRows
 from regard.text.words import one_or_two_texts
 

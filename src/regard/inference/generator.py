@@ -13,7 +13,7 @@ from regard.core.batch import Ids
 from regard.core.checks import check_whole, listed
 from regard.core.errors import BadInput, BadItem
 from regard.core.tape import NULL_TAPE, NullTape
-from regard.data.readers.documents import field_text
+from regard.data.readers.document_files import field_text
 from regard.data.readers.fields import json_object
 from regard.generation import Prompts
 from regard.generation.beam import Beam

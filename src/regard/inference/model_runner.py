@@ -24,7 +24,7 @@ from regard.models.edits import AnyEdit, edit_module
 from regard.models.encoder_decoder import ModelFacts, ModelModule
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeadsModule
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.text.segmentation import LabelledImage, LabelledRows
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.words import check_text

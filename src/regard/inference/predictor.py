@@ -14,7 +14,7 @@ from regard.data.readers.fields import field_of
 from regard.inference.component import WINDOW, Component, Data, In, Out, Result, Row
 from regard.inference.row_batches import Rows, device_of, finite_logits, reads_images, row_logits
 from regard.models.heads import AnyHead
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 
 
 class PredictedValue(Protocol):

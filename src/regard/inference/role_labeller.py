@@ -27,7 +27,7 @@ from regard.metrics.entities import OUTSIDE, LabelledSpan
 from regard.metrics.entities import spans as spans_of
 from regard.metrics.roles import VERB
 from regard.models.label_heads import TokenLabelHead
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence, Spans, spaced_spans, word_spans

@@ -23,7 +23,7 @@ from regard.layers.crf import best_sequences
 from regard.metrics.entities import OUTSIDE
 from regard.metrics.entities import spans as entity_spans
 from regard.models.label_heads import TokenLabelHead, TransitionHead
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.text.templates import WordRow
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import (

@@ -14,7 +14,7 @@ from regard.inside.neighbours import inner_tokens
 from regard.models.heads import AnyHead
 from regard.models.label_heads import SpanHead
 from regard.models.trunk_with_heads import Outputs
-from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import LabelSet, RegressionSet, SingleLabelSet
 from regard.text.segmentation import LabelledRows
 from regard.text.vocabulary import Vocabulary
 

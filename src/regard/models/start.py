@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from regard.core.errors import BadInput, did_you_mean
 from regard.core.files import is_there
-from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.embedding import EmbeddingModule
 from regard.models.encoder_decoder import ModelFacts, ModelModule
 from regard.models.facts import change, difference
 from regard.models.folders import folder as folders
 from regard.models.folders.hub import fetch, is_hub_id
 from regard.models.folders.loaded_model import LoadedModel
+from regard.models.model_tables import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.pools import AnyPool

@@ -22,7 +22,7 @@ from regard.core.batch import IGNORED, Batch, Ids, Limits, PackedTokens
 from regard.core.config import EMPTY_IS_NONE, Config
 from regard.layers.losses import soft_target_losses
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.labels import Classification
+from regard.objectives.label_losses import Classification
 from regard.objectives.objective import Objective, padded
 
 Row = TypeVar("Row")

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.text_files import read_lines
 from regard.metrics.entities import spans

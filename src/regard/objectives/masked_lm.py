@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.core.batch import IGNORED, BatchLimits, pack_ids
 from regard.core.config import Config
 from regard.core.errors import BadInput
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.rows.mlm_masking import TokenMasker
 from regard.models.label_heads import MLMHead
 from regard.objectives.lexicon_phrases import Phrases

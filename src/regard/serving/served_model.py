@@ -17,7 +17,7 @@ from regard.models.edits import EditList, read_edits
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.folders.hub import local_folder
 from regard.tasks.components import AnyComponent, with_captured_encoder
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 LANGUAGES = re.compile(r"(?:^|[-_.])([a-z]{2,3})-([a-z]{2,3})$")  # as in opus-mt-en-de

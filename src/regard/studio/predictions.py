@@ -13,7 +13,7 @@ from regard.inference.role_labeller import SentenceFrames
 from regard.serving.apis.request import APIRequest, Routes
 from regard.serving.served_model import ServedModel
 from regard.studio.text_records import StudioInput, StudioRequest, Text, run, run_on_input
-from regard.text.labels import RegressionSet
+from regard.text.label_sets import RegressionSet
 from regard.text.segmentation import LabelledRow
 from regard.text.words import word_spans
 from regard.views.clusters import cluster_hue

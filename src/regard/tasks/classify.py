@@ -14,7 +14,7 @@ from regard.core.reading import RowReading
 from regard.data.batches.image_dataset import ImageDataset
 from regard.data.batches.memory_dataset import BPEDropoutRows
 from regard.data.batches.training_data import Dataset
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS
@@ -28,7 +28,7 @@ from regard.models.papers import KINDS, paper
 from regard.models.patches import Patches
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
-from regard.objectives.labels import ROW_OBJECTIVES
+from regard.objectives.label_losses import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.image_labels import (
@@ -43,9 +43,9 @@ from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_wei
 from regard.tasks.plan import Plan
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
-from regard.text.config import LabelTextConfig
-from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.label_sets import LABEL_SETS, LabelSet
 from regard.text.long_texts import LONG_TEXTS, CutTexts, InputRows
+from regard.text.text_tables import LabelTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence
 

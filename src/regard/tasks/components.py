@@ -44,7 +44,7 @@ from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.task import Task
-from regard.text.labels import LabelSet, SingleLabelSet
+from regard.text.label_sets import LabelSet, SingleLabelSet
 from regard.text.task_prompt import PromptConfig
 from regard.text.tokenizers.list import Tokenizer
 

@@ -27,7 +27,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.antecedent_ranking import NO_CLUSTER, UNKNOWN, AntecedentRanking, span_table
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 SINGLETONS = " (singletons)"  # after the names of scores in which they count

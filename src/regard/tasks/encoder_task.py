@@ -18,7 +18,7 @@ from regard.core.errors import BadInput
 from regard.core.reading import RowReading
 from regard.data.batches.memory_dataset import MemoryDataset, UnknownWordRows
 from regard.data.batches.training_data import Dataset, TrainingData, split_held_out
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import Example as FileExample
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
@@ -37,7 +37,7 @@ from regard.objectives.label_distillation import (
     with_teacher,
     without_teacher,
 )
-from regard.objectives.labels import Classification
+from regard.objectives.label_losses import Classification
 from regard.objectives.objective import Objective
 from regard.tasks.labels import AnyLabelsConfig
 from regard.tasks.plan import Plan, resolve_trunk
@@ -52,9 +52,9 @@ from regard.tasks.task import (
     TrainedModel,
     mean_nll,
 )
-from regard.text.config import EncoderTextConfig
-from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.label_sets import LABEL_SETS, LabelSet
 from regard.text.long_texts import LONG_TEXTS
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Sentence
 

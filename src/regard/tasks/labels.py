@@ -16,7 +16,7 @@ from regard.metrics.classification import (
 )
 from regard.metrics.regression import regression_scores
 from regard.tasks.task import TaskScores
-from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
 

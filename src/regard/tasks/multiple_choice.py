@@ -23,10 +23,10 @@ from regard.metrics.classification import classification_scores
 from regard.models.heads import AnyHead
 from regard.models.label_heads import ChoiceHead
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.labels import MultipleChoice
+from regard.objectives.label_losses import MultipleChoice
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import check_text
 

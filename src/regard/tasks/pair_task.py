@@ -13,7 +13,7 @@ from torch import nn
 
 from regard.core.config import Config
 from regard.data.batches.pair_dataset import PairData, PairStore, load_pairs
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_pairs, sample_texts

@@ -14,14 +14,14 @@ from regard.core.config import Config, UnusableKey
 from regard.core.errors import BadInput
 from regard.core.reading import Reading
 from regard.data.batches.training_data import Batching
-from regard.data.config import BatchConfig, DataConfig
+from regard.data.data_tables import BatchConfig, DataConfig
 from regard.data.readers.static_vectors import StaticVectors
-from regard.models.config import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change
 from regard.models.features import FeaturedTrunk, Features
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead
+from regard.models.model_tables import ModelConfig, StartConfig, encoder_decoder_facts, trunk_facts
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.pools import FirstToken, LastToken, MeanPool
@@ -35,8 +35,8 @@ from regard.models.start import (
 )
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
-from regard.text.config import EncoderTextConfig
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import (

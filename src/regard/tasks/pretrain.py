@@ -19,8 +19,8 @@ from regard.core.reading import Reading
 from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.training_data import TrainingData, held_out_indices
-from regard.data.config import FilesConfig
-from regard.data.readers.documents import DocumentSource
+from regard.data.data_tables import FilesConfig
+from regard.data.readers.document_files import DocumentSource
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.memory import MemoryExamples
@@ -34,14 +34,18 @@ from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.macs import RowLengths
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.list import ObjectiveTables, objectives_config, paper_with_objectives
+from regard.objectives.objective_tables import (
+    ObjectiveTables,
+    objectives_config,
+    paper_with_objectives,
+)
 from regard.objectives.sum import Sum
 from regard.tasks.plan import Plan, resolve_encoder_decoder, resolve_trunk
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import DevScores, Prepared, Processes, Task, TaskScores, TrainedModel
-from regard.text.config import EncoderTextConfig
 from regard.text.field_template import FieldTemplate
 from regard.text.templates import FIELD_MARK
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.list import PLAIN
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 

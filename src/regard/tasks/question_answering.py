@@ -28,11 +28,11 @@ from regard.metrics.translation import MetricScore
 from regard.models.heads import AnyHead
 from regard.models.label_heads import SpanHead
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.labels import SpanExtraction
+from regard.objectives.label_losses import SpanExtraction
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
 from regard.text.templates import ContextWindow
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.vocabulary import token_count
 

@@ -23,12 +23,12 @@ from regard.metrics.roles import predicate_f1, role_scores, role_table
 from regard.models.heads import AnyHead
 from regard.models.label_heads import TokenLabelHead
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.labels import TokenClassification
+from regard.objectives.label_losses import TokenClassification
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.plan import Plan
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
-from regard.text.labels import LabelSet, SingleLabelSet
+from regard.text.label_sets import LabelSet, SingleLabelSet
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 SCHEME = "IOB2"

@@ -15,7 +15,7 @@ from regard.core.config import Config, UnusableKey
 from regard.core.errors import BadInput
 from regard.data.batches.memory_dataset import MemoryDataset
 from regard.data.batches.training_data import Dataset
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import read_pairs
@@ -45,7 +45,7 @@ from regard.tasks.task import (
     TrainedModel,
     mean_nll,
 )
-from regard.text.config import EncoderTextConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 LOSSES: dict[str, type[SentenceObjective]] = {

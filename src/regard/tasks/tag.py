@@ -20,13 +20,13 @@ from regard.models.heads import AnyHead
 from regard.models.label_heads import TokenLabelHead, TransitionHead
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
-from regard.objectives.labels import TOKEN_OBJECTIVES, LabelSequences
+from regard.objectives.label_losses import TOKEN_OBJECTIVES, LabelSequences
 from regard.objectives.objective import Objective
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.labels import SCORES, AnyLabelsConfig, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
-from regard.text.config import EncoderTextConfig
-from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.label_sets import LABEL_SETS, LabelSet
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 

@@ -20,7 +20,7 @@ from regard.core.config import Config, UnusableKey
 from regard.core.errors import BadInput
 from regard.core.reading import Reading
 from regard.data.batches.training_data import ProcessRank, TrainingData, split_held_out
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.text_files import STDIN
@@ -38,7 +38,7 @@ from regard.models.paper import Paper
 from regard.objectives.objective import Objective
 from regard.tasks.plan import Plan, Tables
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 
 Example = TypeVar("Example")
 AnyReading = TypeVar("AnyReading", bound=Reading)

@@ -15,7 +15,7 @@ from typing import ClassVar, cast
 from regard.core.config import UnusableKey
 from regard.core.errors import BadInput, shown
 from regard.core.reading import Reading
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.fields import BadExample
 from regard.data.readers.sources import Examples, Source, Unparsed
 from regard.inference.decoder_model import WrittenText
@@ -31,8 +31,8 @@ from regard.tasks.pair_task import BLEUConfig, Pair, PairTask
 from regard.tasks.plan import Plan, is_encoder_decoder, resolve_encoder_decoder, resolve_trunk
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, TaskScores, TrainedModel
-from regard.text.config import EncoderTextConfig
 from regard.text.task_prompt import PromptConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.core.config import UnusableKey
 from regard.data.batches.pair_dataset import PairData
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.generation.greedy import Greedy
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
@@ -23,8 +23,12 @@ from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.plan import WORD_VECTORS, Plan, resolve_encoder_decoder
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import DevScores, Prepared, PreparedModel, Processes, TrainedModel
-from regard.text.config import TranslationTextConfig
-from regard.text.tokenizers.marian import MarianPieces, MarianTokenizer, train_marian_tokenizer
+from regard.text.text_tables import TranslationTextConfig
+from regard.text.tokenizers.marian_pieces import (
+    MarianPieces,
+    MarianTokenizer,
+    train_marian_tokenizer,
+)
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,

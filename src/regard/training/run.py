@@ -29,7 +29,7 @@ from regard.tasks.components import Runner
 from regard.tasks.plan import Plan
 from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.tasks.task import Prepared, Task
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
 from regard.training.environment import record_environment

@@ -20,7 +20,7 @@ from regard.training.environment import ENVIRONMENT
 from regard.training.loggers import BOARD, LOGGED_RUNS
 from regard.training.metrics_log import LOG, WATCHES
 from regard.training.recipe import Recipe
-from regard.training.recipe.errors import with_new_names
+from regard.training.recipe.faults import with_new_names
 
 RECIPE = "recipe.json"  # marks the folder of a run
 BRANCH = "branch.json"  # of a run that goes on from a checkpoint of another

@@ -9,8 +9,8 @@ from regard.core.errors import BadInput
 from regard.data.readers.coreference_documents import sentence_spans
 from regard.data.readers.examples import CoreferenceExample, PronounQuestion
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.list import read
 from regard.data.readers.memory import MemoryExamples
+from regard.data.readers.readers_by_task import read
 
 
 def column_line(word, marks, speaker="-", name="bc/a/0"):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
 from regard.data.batches import shards
-from regard.data.readers import documents as parts
+from regard.data.readers import document_files as parts
 from regard.data.readers import text_files
-from regard.data.readers.documents import TextFile
+from regard.data.readers.document_files import TextFile
 from regard.data.readers.sources import sample_texts
 from regard.data.rows.documents import tokenize_documents
 from regard.tasks import pretrain
@@ -149,7 +149,7 @@ PEAK = """
 import json, sys
 from pathlib import Path
 from regard.data.rows.documents import tokenize_documents
-from regard.data.readers.documents import TextFile
+from regard.data.readers.document_files import TextFile
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 folder = Path(sys.argv[1])
 words = train_encoder_tokenizer(

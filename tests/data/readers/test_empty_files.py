@@ -7,7 +7,7 @@ from regard.core.errors import BadInput
 from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.train import score_tests
+from regard.training.run_events import score_tests
 from small import write_corpus
 from small_documents import write_animals
 from small_rnn import write_streams

@@ -6,7 +6,7 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.data.readers.generated import COUNTS, LENGTH, LONGEST, SHORTEST, WORDS
-from regard.data.readers.list import read
+from regard.data.readers.readers_by_task import read
 
 
 def test_texts_repeat_their_first_words():

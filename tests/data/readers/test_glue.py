@@ -10,7 +10,7 @@ import pytest
 from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS, glue
-from regard.data.readers.list import read
+from regard.data.readers.readers_by_task import read
 from regard.data.readers.text_files import TO_UTF8
 
 MNLI = (

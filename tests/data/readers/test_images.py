@@ -8,8 +8,8 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.images import image_files
-from regard.data.readers.list import read
+from regard.data.readers.image_files import image_files
+from regard.data.readers.readers_by_task import read
 from regard.images.decoding_pool import FEW
 
 DRAW = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def test_damaged_images_are_counted_where_they_may_be_left_out(folder):
 
 def test_many_files_are_checked_by_processes(tmp_path, monkeypatch):
     image = pytest.importorskip("PIL.Image")
-    monkeypatch.setattr("regard.data.readers.images.default_workers", lambda: 1)
+    monkeypatch.setattr("regard.data.readers.image_files.default_workers", lambda: 1)
     (tmp_path / "cat").mkdir()
     for number in range(FEW + 12):
         image.fromarray(RGB[number % 5]).save(tmp_path / "cat" / f"{number:02}.png")

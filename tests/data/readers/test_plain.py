@@ -8,8 +8,8 @@ import pytest
 from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.list import READERS, read
-from regard.data.readers.tables import Csv, Table, read_cells
+from regard.data.readers.readers_by_task import READERS, read
+from regard.data.readers.table_files import Csv, Table, read_cells
 
 
 def put(path, text):

@@ -8,7 +8,7 @@ import pytest
 from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.list import read
+from regard.data.readers.readers_by_task import read
 
 PAIRS = [
     ("A dog runs .", "It sleeps .", "contradiction"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Lines, read_pairs, read_texts
-from regard.data.readers.tables import Csv, JsonLines, Table
+from regard.data.readers.table_files import Csv, JsonLines, Table
 from regard.data.readers.text_files import TO_UTF8, read_lines
 
 UNCLOSED = (

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput, DataWarning
-from regard.data.config import FilesConfig
+from regard.data.data_tables import FilesConfig
 from regard.data.readers.fields import NAN, DropCounts
-from regard.data.readers.list import read
 from regard.data.readers.plain import labelled
+from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import read_pairs
+from regard.data.readers.table_files import Csv, JsonLines, Parquet, Table, read_cells
 from regard.data.readers.table_format import TableFormat, find_delimiter, is_header
-from regard.data.readers.tables import Csv, JsonLines, Parquet, Table, read_cells
 from regard.data.readers.text_files import TO_UTF8
 from regard.data.table_columns import COLUMNS
 

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
 from regard.data.batches import shards
-from regard.data.readers.documents import JsonDocuments, SentenceFile, TextFolder, document_source
+from regard.data.readers.document_files import (
+    JsonDocuments,
+    SentenceFile,
+    TextFolder,
+    document_source,
+)
 from regard.data.readers.fields import DropCounts
 from regard.data.rows import documents as module
 from regard.data.rows.documents import Documents, tokenize_documents

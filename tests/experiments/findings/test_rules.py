@@ -15,10 +15,10 @@ from regard.experiments.findings.shifted_alignment import gain_interval as align
 from regard.experiments.studies.agreement import AgreementScores, VerbChoice
 from regard.experiments.studies.agreement_data import agreement_sentences
 from regard.inside.pruning.curve import CurvePoint, PruningCurve
-from regard.metrics.alignment import GoldLinks
 from regard.metrics.intervals import Interval
 from regard.metrics.paired import ExampleStatistics
 from regard.metrics.translation import MetricScore
+from regard.metrics.word_alignment import GoldLinks
 
 ABOVE, OPEN, BELOW = Interval(1.0, 2.0), Interval(-1.0, 2.0), Interval(-2.0, -1.0)
 OUTCOMES = [

@@ -3,7 +3,7 @@
 from itertools import chain
 
 from regard.data.readers.sources import read_pairs
-from regard.data.readers.tables import Table
+from regard.data.readers.table_files import Table
 from regard.experiments.studies.agreement_data import (
     NOUNS,
     PREPOSITIONS,

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.core.errors import BadInput
-from regard.data.readers.documents import SentenceFile
+from regard.data.readers.document_files import SentenceFile
 from regard.experiments.studies.agreement_data import (
     NOUNS,
     TEST_ADJECTIVES,

@@ -19,7 +19,7 @@ from regard.models.label_heads import (
 )
 from regard.models.papers import LINEAGE, bert, marian
 from regard.models.pools import FirstToken
-from regard.text.labels import SingleLabelSet
+from regard.text.label_sets import SingleLabelSet
 
 sizes, shares = st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.25, 0.5])
 activations = st.sampled_from(["gelu", "relu", "swish", "gelu-tanh"])

@@ -9,10 +9,10 @@ from torch import nn
 from regard.core.batch import pack
 from regard.core.errors import BadInput
 from regard.core.layout import Layout
-from regard.models.config import ModelConfig
 from regard.models.facts import change, from_json, to_json
 from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead
+from regard.models.model_tables import ModelConfig
 from regard.models.papers import KINDS, awd_lstm, bert, ulmfit
 from regard.models.papers.ulmfit import NormedLabelHead
 from regard.models.pools import ConcatPool, LastToken

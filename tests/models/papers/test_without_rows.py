@@ -18,7 +18,7 @@ from regard.models.label_heads import LabelHead, TokenLabelHead
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE
 from regard.objectives.images import ImageLabels
-from regard.objectives.labels import Classification, TokenClassification
+from regard.objectives.label_losses import Classification, TokenClassification
 from regard.objectives.objective import Objective
 from regard.objectives.seq2seq import Seq2Seq
 

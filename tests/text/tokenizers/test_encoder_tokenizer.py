@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from regard.core.errors import BadInput
-from regard.text.labels import labels_from_config
+from regard.text.label_sets import labels_from_config
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 LINES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "storm", "##s", "[", "]", "sep")

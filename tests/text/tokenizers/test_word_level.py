@@ -3,7 +3,7 @@
 import pytest
 
 from regard.core.errors import BadInput
-from regard.data.readers.documents import TextFile
+from regard.data.readers.document_files import TextFile
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.word_level import LINES
 from regard.text.vocabulary import matching_ids

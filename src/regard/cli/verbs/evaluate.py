@@ -54,7 +54,7 @@ def evaluate(
     from regard.experiments.scores import evaluate as evaluate_tests
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find
-    from regard.training.train import with_dev_as_test
+    from regard.training.run_events import with_dev_as_test
 
     form = output.format
     described = read(find(recipe))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from regard.core.errors import BadInput, shown
 from regard.data.readers.fields import field_of, label_text, typed, value_of
+from regard.data.readers.table_files import Table, read_cells, read_objects
 from regard.data.readers.table_format import UNQUOTED_TSV
-from regard.data.readers.tables import Table, read_cells, read_objects
 from regard.data.readers.text_files import name_of
 
 Relevances = dict[str, dict[str, float]]

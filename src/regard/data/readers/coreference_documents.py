@@ -13,7 +13,7 @@ from regard.core.files import JSON
 from regard.data.readers.examples import CoreferenceExample, Mention, PronounQuestion
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.readers.sentences import sentences as sentences_of
-from regard.data.readers.tables import Table, read_cells, read_objects
+from regard.data.readers.table_files import Table, read_cells, read_objects
 from regard.data.readers.text_files import numbered_lines
 from regard.text.words import Span, Spans, clitic_spans
 

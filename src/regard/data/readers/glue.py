@@ -12,8 +12,8 @@ from regard.core.errors import BadInput
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import BadExample, Dropped, filled, one_of, parsed
 from regard.data.readers.sources import FileSource, Lines, read_examples
+from regard.data.readers.table_files import JsonLines, Table, read_cells
 from regard.data.readers.table_format import UNQUOTED_TSV
-from regard.data.readers.tables import JsonLines, Table, read_cells
 from regard.data.readers.text_files import STDIN, name_of
 
 BINARY = ("0", "1")

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.core.errors import shown
 from regard.data.readers.coreference_documents import document_of
-from regard.data.readers.documents import DocumentReader
+from regard.data.readers.document_files import DocumentReader
 from regard.data.readers.examples import (
     ChoiceExample,
     CoreferenceExample,

@@ -19,8 +19,8 @@ from regard.data.readers.fields import (
     value_of,
 )
 from regard.data.readers.sources import Source, Unparsed, checked_text, texts_of, unparsed
+from regard.data.readers.table_files import Column, Parquet, Table, read_objects
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Column, Parquet, Table, read_objects
 
 NO_LABEL = "without a label"
 MISSING_LABEL = "the label is missing: give one, or leave the row out"

@@ -21,7 +21,7 @@ from regard.data.readers.conll import (
 )
 from regard.data.readers.examples import Frame, RoleExample
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, parsed, typed
-from regard.data.readers.tables import read_objects
+from regard.data.readers.table_files import read_objects
 from regard.metrics.entities import OUTSIDE, LabelledSpan, spans
 from regard.metrics.roles import CONTINUED, VERB
 

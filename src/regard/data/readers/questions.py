@@ -13,7 +13,7 @@ from regard.core.files import JSON
 from regard.data.readers.examples import ChoiceExample, GoldAnswer, QuestionExample
 from regard.data.readers.fields import BadExample, Dropped, field_of, filled, one_of, parsed, typed
 from regard.data.readers.sources import read_json_file
-from regard.data.readers.tables import Csv, read_cells
+from regard.data.readers.table_files import Csv, read_cells
 from regard.data.readers.text_files import name_of
 
 NUMBERS = ("0", "1", "2", "3")

@@ -12,8 +12,8 @@ from regard.core.files import JSON
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import Dropped, field_of, filled, label_text, parsed, value_of
 from regard.data.readers.plain import labelled
+from regard.data.readers.table_files import Column, Table, read_objects
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Column, Table, read_objects
 
 
 def group_table(

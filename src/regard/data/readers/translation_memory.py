@@ -11,7 +11,7 @@ from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 from regard.core.errors import BadInput
 from regard.data.readers.fields import BadExample, filled
 from regard.data.readers.sources import Examples
-from regard.data.readers.tables import ColumnFile
+from regard.data.readers.table_files import ColumnFile
 from regard.data.readers.text_files import name_of, opened
 
 CHUNK = 1 << 16  # bytes parsed at once

@@ -26,7 +26,7 @@ from regard.data.batches.shards import (
     store_rows,
     write_staged,
 )
-from regard.data.readers.documents import (
+from regard.data.readers.document_files import (
     DocumentPart,
     DocumentSource,
     batched_by_size,

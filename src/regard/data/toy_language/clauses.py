@@ -5,9 +5,17 @@ from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from regard.data.toy_language import lexicon, phrases, tree
+from regard.data.toy_language import lexicon, phrases, syntax_tree
 from regard.data.toy_language.phrases import Scene, draw_clause, timeless, with_object, with_place
-from regard.data.toy_language.tree import Clause, Gap, Nominal, NounPhrase, Pronoun, Sentence, Tense
+from regard.data.toy_language.syntax_tree import (
+    Clause,
+    Gap,
+    Nominal,
+    NounPhrase,
+    Pronoun,
+    Sentence,
+    Tense,
+)
 
 DOING = ("habit", "now", "now", "past", "past", "past", "perfect", "future", "plan", "plan")
 ENJOYING = (*DOING, "like")
@@ -261,7 +269,7 @@ def with_reason(dice: Random, clause: Clause, depth: int) -> Clause:
         return clause
     conjunction = dice.choice(REASONS[clause.tense])
     first = depth == 0 and not clause.fronted and dice.random() < 0.35
-    adjunct = tree.Adjunct(conjunction, reason(dice, clause, conjunction, depth + 1))
+    adjunct = syntax_tree.Adjunct(conjunction, reason(dice, clause, conjunction, depth + 1))
     return replace(clause, adjunct=adjunct, fronted="adjunct" if first else clause.fronted)
 
 

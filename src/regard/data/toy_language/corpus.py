@@ -11,7 +11,7 @@ from random import Random
 from regard.core.files import write_text
 from regard.data.toy_language import english, german
 from regard.data.toy_language.clauses import sentence
-from regard.data.toy_language.tree import Meaning, Sentence, Words
+from regard.data.toy_language.syntax_tree import Meaning, Sentence, Words
 from regard.text.words import words
 
 LONGEST = 30

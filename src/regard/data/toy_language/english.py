@@ -4,7 +4,7 @@ from functools import cache
 from typing import Literal
 
 from regard.data.toy_language.lexicon import HUMAN, EnglishVerb, Expression
-from regard.data.toy_language.tree import (
+from regard.data.toy_language.syntax_tree import (
     Both,
     Clause,
     Gap,

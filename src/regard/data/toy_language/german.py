@@ -10,7 +10,7 @@ from functools import cache
 from regard.data.toy_language import german_nouns
 from regard.data.toy_language.german_nouns import also, contracted, expression, nominal, place
 from regard.data.toy_language.lexicon import GermanVerb
-from regard.data.toy_language.tree import (
+from regard.data.toy_language.syntax_tree import (
     Clause,
     Gap,
     NounPhrase,

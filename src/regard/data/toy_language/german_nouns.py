@@ -3,7 +3,7 @@
 from typing import Literal
 
 from regard.data.toy_language.lexicon import WORDS, Case, Expression, Gender, Noun
-from regard.data.toy_language.tree import (
+from regard.data.toy_language.syntax_tree import (
     Both,
     Clause,
     Gap,

@@ -5,7 +5,7 @@ from random import Random
 
 from regard.data.toy_language import lexicon
 from regard.data.toy_language.lexicon import Adjective, Case, Expression, Noun, Verb
-from regard.data.toy_language.tree import (
+from regard.data.toy_language.syntax_tree import (
     Both,
     Clause,
     Gap,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from regard.core.errors import BadArgument, BadInput, one_line
-from regard.data.readers.images import image_files
+from regard.data.readers.image_files import image_files
 from regard.data.readers.sources import NumberedLines
 from regard.data.readers.text_files import Arrivals, coded_lines
 from regard.data.table_columns import InputColumns

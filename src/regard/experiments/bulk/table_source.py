@@ -18,8 +18,8 @@ from regard.core.errors import ArgumentName, BadArgument, BadInput, Parts, first
 from regard.core.files import JSON, check_regular, json_line
 from regard.data.readers.fields import BadExample, DropCounts, json_object, parsed, typed, value_of
 from regard.data.readers.sources import NumberedLines
+from regard.data.readers.table_files import Csv, JsonLines, Table, import_pyarrow, parquet_records
 from regard.data.readers.table_format import TableFormat
-from regard.data.readers.tables import Csv, JsonLines, Table, import_pyarrow, parquet_records
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, read_lines, suffix_of
 from regard.data.table_columns import PAIRS, TEXTS, TRANSLATIONS, InputColumns, record_columns
 from regard.experiments.bulk.line_source import (

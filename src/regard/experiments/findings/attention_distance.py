@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.data.readers.images import image_files
+from regard.data.readers.image_files import image_files
 from regard.experiments.findings.finding import (
     CannotShow,
     CheckInputs,

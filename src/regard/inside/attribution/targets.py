@@ -14,7 +14,7 @@ from regard.inference.model_runner import ModelRunner
 from regard.inside.logit_target import TOKEN_OF_ROW, OutputNames, by_output, explained_head
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs
-from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.segmentation import LabelledRows
 from regard.text.tokenizers.row_tokenizer import require_tokenizer
 

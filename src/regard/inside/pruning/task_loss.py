@@ -10,7 +10,7 @@ from regard.inference.model_runner import ModelRunner
 from regard.inside.heads.importance import LossBatch
 from regard.inside.heads.text_loss import label_loss, text_loss
 from regard.models.label_heads import LabelHead
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.text.segmentation import LabelledRows
 
 ROWS = 16  # inputs of a batch

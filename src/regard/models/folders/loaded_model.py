@@ -14,7 +14,7 @@ from regard.core.reading import Reading
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 ELMO_OPTIONS, ELMO_WEIGHTS = "options.json", "weights.hdf5"  # published names have more before them

@@ -25,7 +25,7 @@ from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.models.papers import KINDS
 from regard.models.papers import paper as paper_named
-from regard.text.labels import LABELS, load_labels
+from regard.text.label_sets import LABELS, load_labels
 from regard.text.tokenizers.list import TOKENIZERS
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.tensor_pieces import write_one_by_one

@@ -49,7 +49,7 @@ from regard.models.papers.vit import (
 from regard.models.patches import Patches
 from regard.models.pools import FirstToken, FirstTokens, MeanPool
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.labels import LabelSet, labels_from_config
+from regard.text.label_sets import LabelSet, labels_from_config
 from regard.weights import Extras, WeightMap
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 from regard.weights.weight_map import DELETE_ADVICE

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.core.errors import BadInput
 from regard.models.facts import Facts, change, difference, paths, values_named
-from regard.text.labels import labels_from_config
+from regard.text.label_sets import labels_from_config
 
 Changes = Collection[tuple[str, Mapping[str, object]]]
 FIRST_WEIGHTS = frozenset(

@@ -17,7 +17,7 @@ from regard.models.formats.config_map import (
     refuse_loss,
     write_config,
 )
-from regard.text.labels import LabelSet, labels_from_config
+from regard.text.label_sets import LabelSet, labels_from_config
 from regard.weights.weight_map import Extras, WeightMap
 
 

@@ -10,7 +10,7 @@ from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.serving.apis.own import has_path
 from regard.serving.apis.request import APIRequest
 from regard.serving.served_model import ModelInput, ServedModel
-from regard.text.labels import RegressionSet
+from regard.text.label_sets import RegressionSet
 
 
 def classifies(served: ServedModel) -> bool:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from regard.text.config import EncoderTextConfig
+from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers import FAMILIES, family_of_kind
 from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.tokenizers.marian import MarianTokenizer
+from regard.text.tokenizers.marian_pieces import MarianTokenizer
 from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.core.batch import Batch, BatchLimits, RectangleLimits
 from regard.core.capture import CapturedGraph, capture
 from regard.core.pytree import map_tensors, tensors_in, without_caches
-from regard.data.config import BatchConfig
+from regard.data.data_tables import BatchConfig
 
 Forward = Callable[[Batch], tuple[Tensor, ...]]
 Scale = float | np.ndarray

@@ -13,12 +13,12 @@ from pydantic import Field, PrivateAttr, ValidationError, create_model, model_va
 
 from regard.core.config import Config, UnusableKey
 from regard.core.errors import BadInput, did_you_mean
-from regard.data.config import BatchConfig, DataConfig
-from regard.models.config import ModelConfig
+from regard.data.data_tables import BatchConfig, DataConfig
+from regard.models.model_tables import ModelConfig
 from regard.tasks.components import TASKS
 from regard.tasks.plan import Tables
 from regard.tasks.task import Task
-from regard.training.recipe.errors import Fault, RecipeFaults, faults_of, refusal, without_unknown
+from regard.training.recipe.faults import Fault, RecipeFaults, faults_of, refusal, without_unknown
 from regard.training.recipe.overrides import Settings, lay_over, parse_settings
 from regard.training.recipe.tables import (
     DistributedConfig,

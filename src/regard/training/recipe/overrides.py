@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from regard.core.errors import BadInput
-from regard.training.recipe.errors import check_removal
+from regard.training.recipe.faults import check_removal
 from regard.training.recipe_files import REPLACES
 
 OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder may change

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from regard.core.config import Config
-from regard.models.config import ModelConfig
+from regard.models.model_tables import ModelConfig
 from regard.training.recipe_files import ExpectConfig
 
 WARMUP_SHARE, LONGEST_WARMUP = 0.1, 4_000  # of all steps, and in steps, by default

@@ -25,7 +25,7 @@ from regard.models.label_heads import TokenLabelHead
 from regard.models.papers.marian import translator_ids
 from regard.models.transformer import Stack
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.labels import LabelSet
+from regard.text.label_sets import LabelSet
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer, load_t5_tokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer

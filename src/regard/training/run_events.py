@@ -9,7 +9,7 @@ from typing import Any
 from regard.core.checks import check_whole, listed
 from regard.core.errors import BadInput, did_you_mean, shown
 from regard.core.keywords import check_keywords
-from regard.data.config import MemoryConfig
+from regard.data.data_tables import MemoryConfig
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders import folder as folders

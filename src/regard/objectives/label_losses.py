@@ -20,7 +20,7 @@ from regard.layers.losses import smoothed_cross_entropy
 from regard.models.label_heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective, padded
-from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.label_sets import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from regard.core.errors import BadInput, reason_of
 from regard.core.files import check_regular, read_bytes, reading
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import BadExample, Dropped, filled, parsed
-from regard.data.readers.tables import Column, Csv, read_cells
+from regard.data.readers.table_files import Column, Csv, read_cells
 from regard.images.decode import SUFFIXES, can_be_read
 from regard.images.decoding_pool import DecodingPool, default_workers
 

@@ -17,7 +17,7 @@ from regard.core.errors import BadInput
 from regard.data.readers.fields import Dropped, parsed, typed
 from regard.data.readers.sentences import sentences
 from regard.data.readers.sources import FileSource, OneFile, read_texts
-from regard.data.readers.tables import JsonLines, read_objects
+from regard.data.readers.table_files import JsonLines, read_objects
 from regard.data.readers.text_files import Arrivals, read_lines, text_blocks, whole_text
 from regard.text.templates import FIELD_MARK
 
