@@ -25,11 +25,10 @@ from ours import training_step
 from peers.common import Step, System, device, rounds_over
 
 from regard.core.batch import BatchLimits, TokenRow
-from regard.data.rows.factorization import CONTEXT, FactorizationSampler
 from regard.models.facts import change
 from regard.models.papers import xlnet
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.permutation_lm import PermutationLM
+from regard.objectives.permutation_lm import CONTEXT, FactorizationSampler, PermutationLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 

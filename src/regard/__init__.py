@@ -66,9 +66,8 @@ if TYPE_CHECKING:
     from regard.inside.trees.beam_tree import BeamTree
     from regard.inside.trees.token_tree import TokenTree
     from regard.layers.attend import attend
-    from regard.metrics.bleu import bleu
     from regard.metrics.intervals import mean_interval, spread
-    from regard.metrics.translation import MetricScore
+    from regard.metrics.translation import MetricScore, bleu
     from regard.models.edits import EditList, forced_row, read_edits, without_head
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.models.facts import change, difference
@@ -145,8 +144,7 @@ _NAMES = Catalogue[Any](entries({
     "regard.views.line_chart": ("Chart", "ChartLine", "Report"),
     "regard.metrics.intervals": ("mean_interval", "spread"),
     "regard.views.role_arcs": ("draw_frames",),
-    "regard.metrics.bleu": ("bleu",),
-    "regard.metrics.translation": ("MetricScore",),
+    "regard.metrics.translation": ("bleu", "MetricScore"),
     "regard.models.edits": ("EditList", "forced_row", "read_edits", "without_head"),
     "regard.models.encoder_decoder": ("EncoderDecoder",),
     "regard.models.facts": ("change", "difference"),

@@ -9,9 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.core.workers import Workers
-from regard.data.batches import duplicates, shards
-from regard.data.batches.duplicates import count_bits, repeated_rows, write_unique
-from regard.data.batches.shards import Chunk, TokenShard, read_blocks, write_staged
+from regard.data.batches import shards
+from regard.data.batches.shards import (
+    Chunk,
+    TokenShard,
+    count_bits,
+    read_blocks,
+    repeated_rows,
+    write_staged,
+    write_unique,
+)
 from regard.training.prepared_data import prepare_data, shard_statistics
 from regard.training.recipe import read
 from small import write_corpus
@@ -142,7 +149,7 @@ def test_other_folders_and_tasks_are_refused(corpus, tmp_path):
 
 def test_statistics_count_lengths_and_duplicates(tmp_path, monkeypatch):
     """Duplicates are pairs of equal sides; they are counted in parts of few hashes."""
-    monkeypatch.setattr(duplicates, "HASHES", 4)
+    monkeypatch.setattr(shards, "HASHES", 4)
     monkeypatch.setattr(shards, "CHUNK", 3)
     monkeypatch.setattr(shards, "BLOCK", 4)
     sides = [[[1, 2], [1], [1, 2], [3], [1, 2], [1, 2]], [[5], [6], [5], [], [7], [5]]]
@@ -169,7 +176,7 @@ def test_the_first_of_equal_rows_stays(tmp_path, rows, chunk, hashes):
     """Whatever the sizes of chunks and of parts, in the order of the files."""
     paths = [tmp_path / f"train.{side}" for side in ("source", "target")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "HASHES", hashes)
+        patch.setattr(shards, "HASHES", hashes)
         patch.setattr(shards, "CHUNK", chunk)
         patch.setattr(shards, "BLOCK", 3)
         parts = [rows[i : i + chunk] for i in range(0, len(rows), chunk)]

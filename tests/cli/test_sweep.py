@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 
 from regard.generation import Beam, Hypothesis, rescore
-from regard.metrics.bleu import bleu
+from regard.metrics.translation import bleu
 from verb import run
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"

@@ -21,7 +21,7 @@ from regard.data.toy_language.corpus import (
     word_by_word,
     write,
 )
-from regard.data.toy_language.german_nouns import noun_phrase
+from regard.data.toy_language.german import noun_phrase
 from regard.data.toy_language.lexicon import (
     ADJECTIVES,
     ASKING,

@@ -10,7 +10,7 @@ from regard.core.errors import BadInput
 from regard.generation import Hypothesis, rescore
 from regard.generation.nbest import read_nbest
 from regard.generation.sweep import Setting, Sweep, settings
-from regard.metrics.bleu import bleu, bleu_metric
+from regard.metrics.translation import bleu, bleu_metric
 
 WORDS = ["ein", "Hund", "lief", "über", "die", "Straße", "."]
 

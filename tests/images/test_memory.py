@@ -12,7 +12,7 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.images import decode
-from regard.images.decoding_pool import PIXELS, DecodingPool, SharedBudget
+from regard.images.decode import PIXELS, DecodingPool, SharedBudget
 from regard.images.processor import ImageProcessor
 from warm import WarmProcess
 

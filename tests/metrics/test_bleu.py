@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from regard.core.errors import BadInput
-from regard.metrics.bleu import TOKENIZERS, Explanation, Ngram, bleu, bleu_metric, explain
+from regard.metrics.translation import TOKENIZERS, Explanation, Ngram, bleu, bleu_metric, explain
 
 CAT = ["the cat the cat on the mat"]
 CAT_REFERENCES = [["the cat is on the mat"], ["there is a cat on the mat"]]
@@ -174,7 +174,7 @@ def test_a_tokeniser_that_cannot_be_made_is_one_line(monkeypatch, error):
     def refuse(*_, **__):
         raise error
 
-    monkeypatch.setattr("regard.metrics.bleu.BLEU", refuse)
+    monkeypatch.setattr("regard.metrics.translation.BLEU", refuse)
     with pytest.raises(BadInput, match="tokeniser 'flores200' cannot be used here") as caught:
         bleu_metric("flores200")
     assert "\n" not in str(caught.value)

@@ -9,19 +9,18 @@ from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
 from regard.core.errors import BadInput
-from regard.metrics import paired
+from regard.metrics import intervals
 from regard.metrics.answers import answer_scores
-from regard.metrics.bleu import bleu_metric
 from regard.metrics.classification import classification_scores, several_scores, top_score
 from regard.metrics.entities import entity_scores
-from regard.metrics.paired import (
+from regard.metrics.intervals import (
     ExampleStatistics,
     mcnemar_p_value,
     paired_tests,
     randomisation_p_value,
 )
 from regard.metrics.regression import regression_scores
-from regard.metrics.translation import compare, measured
+from regard.metrics.translation import bleu_metric, compare, measured
 
 TEXT = "the old man reads a long book in his small garden while it rains"
 WORDS = TEXT.split()
@@ -74,7 +73,7 @@ RIGHT_OR_WRONG = {"accuracy", "top-5", "exact match"}
 
 @pytest.fixture
 def few_trials(monkeypatch):
-    monkeypatch.setattr(paired.randomisation_p_value, "__defaults__", (200,))
+    monkeypatch.setattr(intervals.randomisation_p_value, "__defaults__", (200,))
 
 
 @pytest.mark.thinned
@@ -158,9 +157,9 @@ def test_true_hypotheses_are_rejected_as_often_as_claimed():
 
 
 def test_swaps_in_parts_are_swaps(monkeypatch):
-    whole = [*paired._swaps(7, 20)]
-    monkeypatch.setattr(paired, "SWAPS", 30)
-    parts = [*paired._swaps(7, 20)]
+    whole = [*intervals._swaps(7, 20)]
+    monkeypatch.setattr(intervals, "SWAPS", 30)
+    parts = [*intervals._swaps(7, 20)]
     assert len(whole) == len(parts) == 20 and {len(stay) for stay in parts} == {7}
 
 

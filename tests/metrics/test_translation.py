@@ -8,11 +8,12 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result, _bootstrap_resample, _compute_p_value
 
 from regard.core.errors import BadInput
-from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.intervals import Interval
 from regard.metrics.translation import (
     Comparison,
     MetricScore,
+    bleu,
+    bleu_metric,
     by_length,
     check_parallel,
     compare,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.training.adafactor import SQUARE, Adafactor
+from regard.training.relative_optimisers import SQUARE, Adafactor
 
 
 def gradients(shape, steps, scale):

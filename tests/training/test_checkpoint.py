@@ -11,14 +11,8 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.data.batches.sampler import Cursor
-from regard.training.checkpoint import (
-    ADDED,
-    Checkpoints,
-    RunProgress,
-    load_optimiser,
-    optimiser_tensors,
-)
-from regard.training.optimiser import ModelOptimiser
+from regard.training.checkpoint import ADDED, Checkpoints, RunProgress
+from regard.training.optimiser import ModelOptimiser, load_optimiser, optimiser_tensors
 from regard.training.recipe.tables import OptimiserConfig
 
 
@@ -42,7 +36,7 @@ def test_round_trip(checkpoints):
 
 @pytest.mark.parametrize("at", [0, 17, -1])
 def test_changed_bits_are_found_in_every_block(checkpoints, monkeypatch, at):
-    monkeypatch.setattr("regard.training.checkpoint.BLOCK", 16)
+    monkeypatch.setattr("regard.core.files.BLOCK", 16)
     save(checkpoints, 1)
     path = checkpoints.folder / "step-00000001" / "model.safetensors"
     content = bytearray(path.read_bytes())

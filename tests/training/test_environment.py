@@ -12,11 +12,11 @@ import torch
 
 import regard
 from regard.training.distributed import World
-from regard.training.environment import ENVIRONMENT, PACKAGES, environment, git_state
-from regard.training.environment import record_environment as record
 from regard.training.loop import train
 from regard.training.recipe import read
 from regard.training.run import prepare
+from regard.training.run_folder import ENVIRONMENT, PACKAGES, environment, git_state
+from regard.training.run_folder import record_environment as record
 from small import write_corpus
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.host_copies import HostCopies, copy_pack, packs_of
+from regard.training.shard_writer import HostCopies, copy_pack, packs_of
 
 KINDS = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
 SHAPES = st.lists(st.integers(0, 5), max_size=2).map(tuple)

@@ -8,7 +8,7 @@ import torch
 
 from regard.training.optimiser import ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
-from regard.training.relative_adamw import RelativeAdamW
+from regard.training.relative_optimisers import RelativeAdamW
 
 STEPS, RATE, FIRST, SECOND, EPS = 6, 0.02, 0.8, 0.95, 1e-3
 SHAPES = {"matrix": (5, 7), "vector": (6,), "number": (), "batch": (2, 3, 4)}

@@ -28,6 +28,15 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     return int(value)
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def check_number(name: str, value: object) -> None:
     """Raise ``BadInput`` unless the value is a number."""
     if not isinstance(value, Real) or isinstance(value, bool):

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from regard.core.checks import is_number
 from regard.core.files import read_bytes
 from regard.data.readers.examples import ExampleContent
 
@@ -65,7 +66,7 @@ class SetFacts:
     def has_numbers(self) -> bool:
         """Whether its labels are numbers on a scale, not names of classes."""
         whole = all(map(str.isdigit, self.labels))
-        return all(map(_is_number, self.labels)) and (len(self.labels) > MOST_CLASSES or not whole)
+        return all(map(is_number, self.labels)) and (len(self.labels) > MOST_CLASSES or not whole)
 
     def label_counts(self) -> str:
         """Labels with counts, the most frequent first, or the range of numbers."""
@@ -185,11 +186,3 @@ def _bytes(part: object) -> bytes:
 
 def _is_text(part: object) -> TypeGuard[str]:
     return isinstance(part, str)
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True

@@ -102,8 +102,8 @@ def split_text(paths: Sequence[Path], recipe: Path) -> Files:
 
     The last tenth of the lines (or of the words of a single line) is the development set.
     """
-    (path, *others) = paths
-    if others or not path.is_file() or format_of(path) != "text":
+    (path, *further) = paths
+    if further or not path.is_file() or format_of(path) != "text":
         raise BadInput(f"{path}: only one file of plain text can be split")
     text = "".join(text_blocks(path))
     pieces = text.splitlines(keepends=True)
@@ -182,14 +182,14 @@ def _parallel_of(path: Path) -> Files:
     if suffix_of(path) in FORMATS:
         return (path,)
     name = _stem(path)
-    others = [
+    partners = [
         other
         for other in sorted(path.parent.iterdir())
         if other != path and other.is_file()
         if _stem(other) == name and _names_side(other)
     ]
-    is_one = len(others) == 1 and _names_side(path)
-    return (path, *others) if is_one else (path,)
+    is_one = len(partners) == 1 and _names_side(path)
+    return (path, *partners) if is_one else (path,)
 
 
 def _names_side(path: Path) -> bool:
@@ -203,13 +203,13 @@ def _neighbours(files: Files) -> dict[str, Files]:
     sets: dict[str, Files] = {}
     for name in ("dev", "test"):
         for word in SETS[name]:
-            others = tuple(
+            renamed = tuple(
                 _in_any_case(path.with_name(_with_word(path.name, word)))
                 for path in files
                 if _set_of(path) == "train"
             )
-            if others and all(map(Path.is_file, others)):
-                sets.setdefault(name, others)
+            if renamed and all(map(Path.is_file, renamed)):
+                sets.setdefault(name, renamed)
     return sets
 
 
@@ -402,8 +402,8 @@ def _documents(sets: dict[str, Files], kind: str) -> DataFiles:
     keys: dict[str, Keys] = {name: {key: str(files[0])} for name, files in sets.items()}
     form = "a text per file" if path.is_dir() else "documents between empty lines"
     seen = [("text", f"{path}: {form if count > 1 else 'one running text'}, utf-8")]
-    if path.is_dir() and (others := [*_other_files(path)]):
-        seen.append(("not used", f"{first_names(others, LISTED)}: only files .txt are read"))
+    if path.is_dir() and (unread := [*_other_files(path)]):
+        seen.append(("not used", f"{first_names(unread, LISTED)}: only files .txt are read"))
     return DataFiles("pretrain", "documents", sets, keys, seen, contents)
 
 

@@ -121,11 +121,11 @@ class TableColumns:
         for first, second in PAIRS:
             if first in by_name and second in by_name:
                 return (by_name[first], by_name[second]), (label,)
-        others = [column for column in self.cells if column != label]
-        if not others:
+        inputs = [column for column in self.cells if column != label]
+        if not inputs:
             raise BadInput(f"{self.path}: one column ({self.names}); a text and its label need two")
         named = [by_name[name] for name in TEXTS if name in by_name and by_name[name] != label]
-        return (named[0] if named else max(others, key=self.words),), (label,)
+        return (named[0] if named else max(inputs, key=self.words),), (label,)
 
     def _label(self) -> Column:
         by_name = self._by_name()

@@ -15,7 +15,7 @@ from regard.experiments.result import (
     text_column,
 )
 from regard.experiments.scores import LOWER
-from regard.metrics.paired import PairedTests, paired_tests
+from regard.metrics.intervals import PairedTests, paired_tests
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
 from regard.training.recipe import Recipe

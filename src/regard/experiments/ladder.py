@@ -34,9 +34,8 @@ from regard.experiments.result import (
 from regard.experiments.scores import Expected
 from regard.experiments.training import in_one_precision, train_run, with_train_keys
 from regard.inference.generation_settings import DecodeConfig
-from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.intervals import mean_interval
-from regard.metrics.translation import LengthBucket, MetricScore, by_length
+from regard.metrics.translation import LengthBucket, MetricScore, bleu, bleu_metric, by_length
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World

@@ -13,8 +13,7 @@ from regard.generation.beam import Beam
 from regard.generation.nbest import NBestLists, read_nbest
 from regard.generation.sweep import Outcome, Sweep, settings
 from regard.inference.generation_settings import DecodeConfig
-from regard.metrics.bleu import bleu_metric
-from regard.metrics.translation import check_parallel
+from regard.metrics.translation import bleu_metric, check_parallel
 
 MOST = 10_000
 DEFAULT = SweepOptions()

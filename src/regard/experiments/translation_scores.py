@@ -19,9 +19,18 @@ from regard.experiments.result import (
     score_table,
     text_column,
 )
-from regard.metrics.bleu import Explanation, NgramOrder, bleu_metric, explain
 from regard.metrics.intervals import LEAST_EXAMPLES
-from regard.metrics.translation import Comparison, MetricScore, check_parallel, compare, measured
+from regard.metrics.translation import (
+    Comparison,
+    Explanation,
+    MetricScore,
+    NgramOrder,
+    bleu_metric,
+    check_parallel,
+    compare,
+    explain,
+    measured,
+)
 
 ROWS = 20
 COUNTS = ("count", "in_references", "clipped", "unclipped")  # of an n-gram

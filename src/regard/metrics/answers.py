@@ -15,8 +15,7 @@ import numpy as np
 
 from regard.core.errors import BadInput
 from regard.metrics.classification import in_percent
-from regard.metrics.intervals import FloatArray, resampled
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics, FloatArray, resampled
 from regard.metrics.translation import Lines, MetricScore
 
 Golds = Sequence[Lines]  # the answers to each question

@@ -10,8 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import (
+    SAMPLES,
+    SEED,
+    ExampleStatistics,
+    FloatArray,
+    interval,
+    resampled,
+)
 from regard.metrics.precision_recall import LabelScore, f1, label_score
 from regard.metrics.translation import Lines, MetricScore
 

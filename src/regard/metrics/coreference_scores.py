@@ -33,50 +33,49 @@ def without_singletons(clusters: Clusters) -> list[Collection[Mention]]:
     return [cluster for cluster in clusters if len(cluster) > 1]
 
 
-def muc(clusters: Clusters, others: Clusters) -> Sums:
+def muc(clusters: Clusters, compared: Clusters) -> Sums:
     """MUC recall (Vilain et al., 1995): links of each cluster that the other side keeps."""
-    kept = sum(counts.total() - len(counts) for _, counts in _overlaps(clusters, others))
-    return kept, sum(len(cluster) - 1 for cluster in clusters)
+    links = sum(counts.total() - len(counts) for _, counts in _overlaps(clusters, compared))
+    return links, sum(len(cluster) - 1 for cluster in clusters)
 
 
-def b_cubed(clusters: Clusters, others: Clusters) -> Sums:
+def b_cubed(clusters: Clusters, compared: Clusters) -> Sums:
     """B³ recall (Bagga & Baldwin, 1998): share of a mention's cluster that stays with it."""
-    shares = (
-        count**2 / size for size, counts in _overlaps(clusters, others) for count in counts.values()
-    )
+    overlaps = _overlaps(clusters, compared)
+    shares = (count**2 / size for size, counts in overlaps for count in counts.values())
     return sum(shares), sum(map(len, clusters))
 
 
-def ceaf(clusters: Clusters, others: Clusters) -> Sums:
+def ceaf(clusters: Clusters, compared: Clusters) -> Sums:
     """CEAF-φ4 recall (Luo, 2005): similarity of clusters in the best one-to-one alignment.
 
     φ4 is 2 |K ∩ R| / (|K| + |R|).
     """
-    similarities = np.zeros((len(clusters), len(others)))
-    for number, (size, counts) in enumerate(_overlaps(clusters, others)):
+    similarities = np.zeros((len(clusters), len(compared)))
+    for number, (size, counts) in enumerate(_overlaps(clusters, compared)):
         for other, count in counts.items():
-            similarities[number, other] = 2 * count / (size + len(others[other]))
+            similarities[number, other] = 2 * count / (size + len(compared[other]))
     return float(similarities[best_assignment(similarities)].sum()), len(clusters)
 
 
-def lea(clusters: Clusters, others: Clusters) -> Sums:
+def lea(clusters: Clusters, compared: Clusters) -> Sums:
     """LEA recall (Moosavi & Strube, 2016): share of a cluster's links that stay, by its size.
 
     A singleton has a link with itself, which stays in a singleton only.
     """
     total = 0.0
-    for size, counts in _overlaps(clusters, others):
+    for size, counts in _overlaps(clusters, compared):
         if size == 1:
-            total += any(len(others[other]) == 1 for other in counts)
+            total += any(len(compared[other]) == 1 for other in counts)
         else:
             total += size * sum(comb(count, 2) for count in counts.values()) / comb(size, 2)
     return total, sum(map(len, clusters))
 
 
-def mention_detection(clusters: Clusters, others: Clusters) -> Sums:
+def mention_detection(clusters: Clusters, compared: Clusters) -> Sums:
     """Mention recall: mentions that the other side has, in any cluster."""
-    mentions, others_mentions = {*chain(*clusters)}, {*chain(*others)}
-    return len(mentions & others_mentions), len(mentions)
+    mentions, compared_mentions = {*chain(*clusters)}, {*chain(*compared)}
+    return len(mentions & compared_mentions), len(mentions)
 
 
 RECALLS: dict[str, Callable[[Clusters, Clusters], Sums]] = {
@@ -124,8 +123,8 @@ def _statistics(golds: Clusters, predicted: Clusters) -> list[float]:
 def _f1(name: str, sums: FloatArray) -> float:
     """The harmonic mean of recall and precision, from the sums of all metrics."""
     at = 4 * [*RECALLS].index(name)
-    kept, all_gold, correct, all_predicted = sums[at : at + 4]
-    recall = kept / all_gold if all_gold else 0.0
+    common, all_gold, correct, all_predicted = sums[at : at + 4]
+    recall = common / all_gold if all_gold else 0.0
     return harmonic_mean(correct / all_predicted if all_predicted else 0.0, recall)
 
 
@@ -141,9 +140,9 @@ def _numbers(clusters: Clusters) -> dict[Mention, int]:
     return numbers
 
 
-def _overlaps(clusters: Clusters, others: Clusters) -> Iterator[tuple[int, Counter[int]]]:
+def _overlaps(clusters: Clusters, compared: Clusters) -> Iterator[tuple[int, Counter[int]]]:
     """Size of each cluster, and the number of mentions that it shares with each other cluster."""
-    numbers = _numbers(others)
+    numbers = _numbers(compared)
     for cluster in clusters:
         yield (len(cluster), Counter(numbers[mention] for mention in cluster if mention in numbers))
 

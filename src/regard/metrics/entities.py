@@ -4,7 +4,6 @@ Tags of all schemes are read by the rules of that scorer for B and I, extended t
 they also cover invalid sequences.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from regard.core.errors import BadInput
 from regard.metrics.classification import share_scores
-from regard.metrics.precision_recall import MEASURES, LabelScore, label_score
+from regard.metrics.precision_recall import MEASURES, LabelScore, label_table
 from regard.metrics.translation import MetricScore
 
 SCHEMES = {
@@ -102,13 +101,7 @@ def entity_table(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> list[LabelScore]:
     """The scores of each label that occurs, sorted."""
-    rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
-    for gold, prediction in _entities(golds, predicted):
-        rights.update(entity.label for entity in gold & prediction)
-        golden.update(entity.label for entity in gold)
-        named.update(entity.label for entity in prediction)
-    labels = sorted({*golden, *named})
-    return [label_score(name, (rights[name], golden[name], named[name])) for name in labels]
+    return label_table(_entities(golds, predicted))
 
 
 def _entities(

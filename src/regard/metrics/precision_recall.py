@@ -1,11 +1,21 @@
 """Precision, recall and F1 of a label, from the numbers of correct, gold and predicted items."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from regard.metrics.intervals import FloatArray
+
+
+class Labelled(Protocol):
+    """Item with a label, such as an entity."""
+
+    @property
+    def label(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,18 @@ def label_score(
     return LabelScore(label, *shares, int(sums[1]), taken_for)
 
 
+def label_table(
+    pairs: Iterable[tuple[AbstractSet[Labelled], AbstractSet[Labelled]]],
+) -> list[LabelScore]:
+    """The scores of each label that occurs, sorted, from gold and predicted items, in parts."""
+    correct, golden, named = Counter[str](), Counter[str](), Counter[str]()
+    for gold, predicted in pairs:
+        for count, items in ((correct, gold & predicted), (golden, gold), (named, predicted)):
+            count.update(item.label for item in items)
+    names = sorted({*golden, *named})
+    return [label_score(name, (correct[name], golden[name], named[name])) for name in names]
+
+
 def precision(sums: FloatArray) -> float:
     """The share of predicted items that are correct."""
     right, _, named = sums
@@ -50,9 +72,9 @@ def f1(sums: FloatArray) -> float:
     return float(2 * right / (golden + named)) if golden + named else 0.0
 
 
-def harmonic_mean(one: float, other: float) -> float:
+def harmonic_mean(first: float, second: float) -> float:
     """The harmonic mean of a precision and a recall that have sums of their own; 0 of zeros."""
-    return float(2 * one * other / (one + other)) if one + other else 0.0
+    return float(2 * first * second / (first + second)) if first + second else 0.0
 
 
 Measure = Callable[[FloatArray], float]

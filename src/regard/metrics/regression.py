@@ -10,8 +10,7 @@ import numpy as np
 
 from regard.core.errors import BadInput
 from regard.metrics.classification import check_counts, in_percent
-from regard.metrics.intervals import FloatArray, samples
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics, FloatArray, resampled_rows
 from regard.metrics.translation import MetricScore
 
 Correlation = Callable[[FloatArray, FloatArray], float]
@@ -27,7 +26,8 @@ def regression_scores(
         raise BadInput("no labels to score against")
 
     def score(name: str, correlation: Correlation, *columns: np.ndarray) -> MetricScore:
-        drawn = _drawn(correlation, *columns) if with_interval else None
+        of_sample, rows = partial(_of_rows, correlation), np.column_stack(columns)
+        drawn = resampled_rows(rows, of_sample) if with_interval else None
         examples = ExampleStatistics(rows_N2, partial(_percent_of_rows, CORRELATIONS[name]))
         share, signature = correlation(*columns), f"examples:{len(golds)}"
         return in_percent(name, share, signature, drawn, examples)
@@ -78,17 +78,12 @@ def _centred(numbers_N: FloatArray) -> FloatArray:
     return scaled_N - scaled_N.mean()
 
 
-def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> FloatArray:
-    """The correlation in resampled corpora, with the samples of ``intervals.resampled``.
-
-    Ranks depend on the whole sample, so that sums over examples do not suffice.
-    """
-    draws = samples(len(golds_N))
-    return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
+def _of_rows(correlation: Correlation, rows_N2: np.ndarray) -> float:
+    return correlation(rows_N2[:, 0], rows_N2[:, 1])
 
 
 def _percent_of_rows(correlation: Correlation, rows_N2: FloatArray) -> float:
-    return 100 * correlation(rows_N2[:, 0], rows_N2[:, 1])
+    return 100 * _of_rows(correlation, rows_N2)
 
 
 def _finite(called: str, numbers: Sequence[float]) -> FloatArray:

@@ -58,7 +58,8 @@ def retrieval_scores(
     with_interval: bool = False,
 ) -> list[MetricScore]:
     """All of ``MEASURES`` in percent; a judged query without a ranking counts 0."""
-    judged = [query for query, of in judgements.items() if any(value > 0 for value in of.values())]
+    by_query = judgements.items()
+    judged = [query for query, each in by_query if any(value > 0 for value in each.values())]
     if not judged:
         raise BadInput("no query has a relevant document: there is nothing to score")
     return [
@@ -89,19 +90,19 @@ def partner_scores(
         own_B = cosines_BT[np.arange(len(partners_B)), partners_B]
         ranks += (cosines_BT >= own_B[:, None]).sum(1).tolist()
     reciprocal_N = 1 / np.array(ranks, np.float64)
-    of = f"queries:{len(ranks)}|texts:{len(texts_TD)}"
+    signature = f"queries:{len(ranks)}|texts:{len(texts_TD)}"
     return [
-        _mean("accuracy", reciprocal_N == 1, of, with_interval),
-        _mean("MRR", reciprocal_N, of, with_interval),
+        _mean("accuracy", reciprocal_N == 1, signature, with_interval),
+        _mean("MRR", reciprocal_N, signature, with_interval),
     ]
 
 
-def _mean(name: str, values: ArrayLike, of: str, with_interval: bool) -> MetricScore:
+def _mean(name: str, values: ArrayLike, signature: str, with_interval: bool) -> MetricScore:
     values_N1 = np.asarray(values, np.float64)[:, None]
     drawn: FloatArray | None = None
     if with_interval:
         drawn = resampled(values_N1, lambda sums: float(sums[0]) / len(values_N1))
-    return in_percent(name, float(values_N1.mean()), of, drawn)
+    return in_percent(name, float(values_N1.mean()), signature, drawn)
 
 
 def _discounts(count: int) -> FloatArray:

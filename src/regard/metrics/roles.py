@@ -10,7 +10,6 @@
 - A frame is perfect if no argument is missed and none is predicted in excess.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from regard.core.errors import BadInput
 from regard.metrics.classification import share_scores
 from regard.metrics.entities import LabelledSpan
 from regard.metrics.intervals import FloatArray
-from regard.metrics.precision_recall import MEASURES, LabelScore, Measure, label_score
+from regard.metrics.precision_recall import MEASURES, LabelScore, Measure, label_table
 from regard.metrics.precision_recall import f1 as f1_of_counts
 from regard.metrics.translation import MetricScore
 
@@ -69,14 +68,7 @@ def role_scores(
 
 def role_table(golds: Sequence[Frames], predicted: Sequence[Frames]) -> list[LabelScore]:
     """The scores of each label that occurs, sorted."""
-    rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
-    for gold, prediction in _pairs(golds, predicted):
-        for right, of_gold, of_prediction in _compared(gold, prediction):
-            rights.update(argument.label for argument in right)
-            golden.update(argument.label for argument in of_gold)
-            named.update(argument.label for argument in of_prediction)
-    labels = sorted({*golden, *named})
-    return [label_score(name, (rights[name], golden[name], named[name])) for name in labels]
+    return label_table(frame for both in _pairs(golds, predicted) for frame in _compared(*both))
 
 
 def predicate_f1(
@@ -90,13 +82,9 @@ def predicate_f1(
     return share_scores({"predicate F1": f1_of_counts}, statistics, signature, with_interval)
 
 
-Compared = tuple[set[Argument], set[Argument], set[Argument]]  # correct, gold and predicted
-
-
-def _compared(gold: Frames, prediction: Frames) -> list[Compared]:
-    """Correct, gold and predicted arguments of each gold frame."""
-    pairs = ((_counted(spans), _counted(prediction.get(at, ()))) for at, spans in gold.items())
-    return [(ours & theirs, ours, theirs) for ours, theirs in pairs]
+def _compared(gold: Frames, prediction: Frames) -> list[tuple[set[Argument], set[Argument]]]:
+    """Gold and predicted arguments of each gold frame."""
+    return [(_counted(spans), _counted(prediction.get(at, ()))) for at, spans in gold.items()]
 
 
 def _counted(spans: Iterable[LabelledSpan]) -> set[Argument]:
@@ -106,8 +94,9 @@ def _counted(spans: Iterable[LabelledSpan]) -> set[Argument]:
 def _counts(gold: Frames, prediction: Frames) -> tuple[int, int, int, int, int]:
     """Correct, gold and predicted arguments of a sentence; perfect frames, and all."""
     frames = _compared(gold, prediction)
-    right, golden, named = (sum(len(frame[i]) for frame in frames) for i in range(3))
-    perfect = sum(of_gold == of_prediction for _, of_gold, of_prediction in frames)
+    right = sum(len(of_gold & of_prediction) for of_gold, of_prediction in frames)
+    golden, named = (sum(len(frame[side]) for frame in frames) for side in range(2))
+    perfect = sum(of_gold == of_prediction for of_gold, of_prediction in frames)
     return right, golden, named, perfect, len(frames)
 
 

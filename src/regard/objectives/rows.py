@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import exp
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -27,9 +27,11 @@ from regard.models.heads import AnyHead
 from regard.models.macs import RowLengths
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.objective import Objective, padded
-from regard.text.field_template import FieldTemplate
 from regard.text.templates import RowBuilder
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+
+if TYPE_CHECKING:
+    from regard.text.field_template import FieldTemplate
 
 
 class AnnotatedRow(NamedTuple):
@@ -84,7 +86,7 @@ class RowMaker:
 
     head: ClassVar[str]  # name of the targets with which rows are made, if there are some
     whole_texts: ClassVar[bool] = False  # documents are not divided into sentences
-    fields: FieldTemplate | None = None  # the fields of documents that are records
+    fields: "FieldTemplate | None" = None  # the fields of documents that are records
 
     @property
     def joins_documents(self) -> bool:

@@ -93,11 +93,11 @@ class SpanDraw:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Source and target of a row, without EOS; ``stream`` decides where the spans are."""
         length = len(tokens_T)
-        (taken,), (spans,) = self.counts(np.array([length]))
+        (count,), (spans,) = self.counts(np.array([length]))
         if not spans:
             return tokens_T, sentinels[:1]
-        texts = segment_lengths(length - taken, spans, stream, 0)
-        of_spans = segment_lengths(taken, spans, stream, length)
+        texts = segment_lengths(length - count, spans, stream, 0)
+        of_spans = segment_lengths(count, spans, stream, length)
         parts = np.stack([texts, of_spans], axis=1).ravel()  # a text, a span, a text, …
         in_span_T = np.repeat(np.arange(2 * spans) % 2 == 1, parts)
         source = np.insert(tokens_T[~in_span_T], np.cumsum(texts), sentinels[:spans])

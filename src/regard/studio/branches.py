@@ -14,9 +14,9 @@ from typing import IO
 
 from regard.core.errors import INTERRUPTED, BadInput
 from regard.core.files import read_bytes
-from regard.training.environment import ENVIRONMENT
 from regard.training.recipe import read
 from regard.training.recipe_files import find
+from regard.training.run_folder import ENVIRONMENT
 from regard.views.markup import escape_controls
 
 REPEATED = ("--branch", "--at", "--out")  # options that a branch gives anew

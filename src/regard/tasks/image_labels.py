@@ -15,7 +15,7 @@ from regard.core.reading import Reading
 from regard.data.batches.image_dataset import MOST_KEPT
 from regard.data.readers.examples import LabelledExample
 from regard.images.augment import Augmentation, Mixing
-from regard.images.decoding_pool import DecodingPool
+from regard.images.decode import DecodingPool
 from regard.images.processor import ImageProcessor, ResizedImage
 from regard.models.patches import Patches
 from regard.objectives.images import ImageLabels

@@ -19,8 +19,7 @@ from regard.data.readers.fields import DropCounts
 from regard.data.readers.sources import Source, read_pairs, sample_texts
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
-from regard.metrics.bleu import bleu_metric
-from regard.metrics.translation import MetricScore, measured
+from regard.metrics.translation import MetricScore, bleu_metric, measured
 from regard.objectives.seq2seq import AnswerLM, Seq2Seq
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import (

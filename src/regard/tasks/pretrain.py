@@ -27,7 +27,7 @@ from regard.data.readers.memory import MemoryExamples
 from regard.data.readers.sources import sample_texts
 from regard.data.rows.documents import Documents, tokenize_documents
 from regard.inference.score_text import TextScore, perplexity
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import EncoderDecoder, ModelFacts
 from regard.models.facts import change

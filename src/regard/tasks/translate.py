@@ -16,7 +16,7 @@ from regard.generation.greedy import Greedy
 from regard.inference.decoder_model import WrittenText
 from regard.inference.generation_settings import DecodeConfig
 from regard.inference.translator import Translator
-from regard.metrics.bleu import bleu
+from regard.metrics.translation import bleu
 from regard.models.start import hold_at_zero
 from regard.objectives.seq2seq import Seq2Seq
 from regard.tasks.pair_task import BLEUConfig, PairTask

@@ -16,12 +16,11 @@ from typing import Annotated, Any, cast
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core.errors import BadInput
-from regard.core.files import JSON, read_json, reading, remove, synchronise, write_json
+from regard.core.files import JSON, checksum_of_file, read_json, remove, synchronise, write_json
 from regard.data.batches.sampler import Cursor
-from regard.training import adafactor
 from regard.weights.files import write_tensors
 from regard.weights.tensor_pieces import MappedTensors, TensorPieces
 
@@ -30,7 +29,6 @@ OPTIMISER = "optimiser"  # group without tensors before the first step, and in S
 SHARD = "shard-"  # files with pieces of tensors begin with it
 EVERY = slice(None)
 Tensors = dict[str, dict[str, Tensor]]  # by group: model, optimiser, ...
-BLOCK = 1 << 24  # bytes whose checksum is taken at once
 
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -291,54 +289,5 @@ def _files(state: CheckpointState, groups: Sequence[str] | None) -> list[str]:
     return sorted(every if groups is None else {f"{group}{TENSORS}" for group in groups})
 
 
-def checksum_of_file(path: Path) -> int:
-    """CRC-32 of a file, as for shards: fast, and sufficient against accidental damage."""
-    checksum = 0
-    with reading(path), path.open("rb") as file:
-        while block := file.read(BLOCK):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
 def _checksum_of_json(content: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
-
-
-def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments of an optimiser, by the names of their parameters."""
-    return {
-        f"{name}/{key}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimiser.state[parameter].items()
-    }
-
-
-def load_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
-) -> None:
-    """Load moments that ``optimiser_tensors`` returned into an optimiser, bit for bit."""
-    parameters = dict(model.named_parameters())
-    shapes: dict[str, Sequence[int]] = {}
-    for name in {full.rpartition("/")[0] for full in tensors}:
-        if name not in parameters:
-            raise BadInput(f"{where}: the optimiser moments of {name} do not fit the model")
-        moments = moment_shapes(optimiser, parameters[name].shape)
-        shapes |= {f"{name}/{key}": shape for key, shape in moments.items()}
-    if odd := sorted(tensors.keys() ^ shapes.keys()):
-        raise BadInput(f"{where}: {odd[0]} is {'unknown' if odd[0] in tensors else 'missing'}")
-    for full, value in tensors.items():
-        if tuple(value.shape) != tuple(shapes[full]):
-            raise BadInput(f"{where}: the optimiser moment {full} does not fit the model")
-        name, _, key = full.rpartition("/")
-        parameter = parameters[name]
-        on_host = key == "step" and not parameter.is_cuda
-        optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)
-
-
-def moment_shapes(
-    optimiser: torch.optim.Optimizer, shape: Sequence[int]
-) -> dict[str, Sequence[int]]:
-    """The state that an optimiser has for a parameter of a shape: names and shapes of tensors."""
-    if isinstance(optimiser, adafactor.Adafactor):
-        return adafactor.moment_shapes(shape)
-    return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}

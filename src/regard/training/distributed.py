@@ -141,8 +141,8 @@ class Rendezvous:
 
     def _other_fault(self) -> RunFailure | None:
         """The failure that another process announced, or its silence; None: all others live."""
-        others = [rank for rank in range(self.world) if rank != self.rank]
-        before = {rank: self._life(rank) for rank in others}
+        other_ranks = [rank for rank in range(self.world) if rank != self.rank]
+        before = {rank: self._life(rank) for rank in other_ranks}
         end = monotonic() + SHORT * self.pause
         while monotonic() < end and not self._announced():
             sleep(self.pause)

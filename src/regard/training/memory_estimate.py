@@ -16,7 +16,7 @@ from torch import nn
 from regard.core.errors import BadInput, did_you_mean
 from regard.layers.block import Block
 from regard.training.parallel import blocks_of, blocks_together, stacks_of
-from regard.training.recipe.tables import DistributedConfig
+from regard.training.recipe.tables import OPTIMISERS, DistributedConfig
 
 GIB, MIB = 1 << 30, 1 << 20
 FP32 = 4
@@ -37,7 +37,6 @@ MLP, DROPOUT = "mlp", "dropout"  # names of parts of a block
 RESIDUAL = ("o", "down")  # linear layers whose outputs are added to the states, and not kept
 LOGITS = 12  # bytes of a logit at the loss: log-probabilities and two gradients in fp32
 PAIR = 4  # bytes of a query and a key of a head with a learned bias, as T5-3B had them on an H200
-MOMENTS = {"adam": 2, "adamw": 2, "relative-adamw": 2, "sgd": 0, "nt-asgd": 0, "adafactor": 0}
 AHEAD = 2  # blocks whose weights are whole: the one that runs, and the next
 
 
@@ -60,9 +59,9 @@ class MemoryEstimate:
     @property
     def total(self) -> float:
         """The larger of the memory before and after the backward pass."""
-        kept = self.weights + self.moments
+        resident = self.weights + self.moments
         forward = self.gathered + self.activations + self.logits
-        return kept + max(forward, self.gradients) + self.reduced
+        return resident + max(forward, self.gradients) + self.reduced
 
     def lines(self) -> list[tuple[str, str]]:
         """Parts and the total in GiB, or MiB if they are smaller, for a table."""
@@ -120,7 +119,7 @@ def estimate_memory(
         gathered=gathered,
         gradients=FP32 * trained / shards,
         reduced=reduced + persistent,
-        moments=FP32 * MOMENTS[optimiser] * trained / shards,
+        moments=FP32 * OPTIMISERS[optimiser].moments * trained / shards,
         activations=_kept(blocks, step, config, width),
         logits=LOGITS * step.targets * step.logits,
     )

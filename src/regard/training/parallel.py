@@ -233,8 +233,8 @@ def decided_sharing(
     check_processes(config, count)
     if not config.decides:
         return config
-    kept = BYTES * sum(parameter.numel() for parameter in model.parameters())
-    too_large = memory is not None and kept >= ROOM * memory
+    needed = BYTES * sum(parameter.numel() for parameter in model.parameters())
+    too_large = memory is not None and needed >= ROOM * memory
     whole = config.exact or optimiser.needs_whole_weights or indivisible_weight(model) is not None
     divides = count > 1 and too_large and not whole
     return config.model_copy(update={"kind": "fsdp" if divides else "ddp"})

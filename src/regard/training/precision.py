@@ -72,11 +72,11 @@ def choose(requested: str, device: torch.device) -> Precision:
 
 def kept_precision(kind: str, requested: str, device: torch.device) -> Precision:
     """The precision of an interrupted run, also where "auto" would be another one today."""
-    kept = checked_precision(kind, device, "as before", RESUME)
-    now = choose(requested, device) if requested == "auto" else kept
-    if now.is_bf16 != kept.is_bf16:
-        return replace(kept, why=f"{kept.why}; here auto is {now.kind}: {now.why}")
-    return kept
+    earlier = checked_precision(kind, device, "as before", RESUME)
+    now = choose(requested, device) if requested == "auto" else earlier
+    if now.is_bf16 != earlier.is_bf16:
+        return replace(earlier, why=f"{earlier.why}; here auto is {now.kind}: {now.why}")
+    return earlier
 
 
 def _name(device: torch.device) -> str:

@@ -16,8 +16,15 @@ from regard.core.errors import BadInput
 from regard.core.files import JSON, read_json, remove, write_json
 from regard.core.lock import LOCK, is_vacant, lock_folder
 from regard.core.workers import StartWorkers
-from regard.data.batches.duplicates import COMPARED, count_bits, repeated_rows
-from regard.data.batches.shards import TokenShard, read_lengths, shard_path, with_suffix
+from regard.data.batches.shards import (
+    COMPARED,
+    TokenShard,
+    count_bits,
+    read_lengths,
+    repeated_rows,
+    shard_path,
+    with_suffix,
+)
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Task
 from regard.training.recipe import Recipe, task_of

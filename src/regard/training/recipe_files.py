@@ -55,7 +55,7 @@ def find(name: str) -> Path:
         return path
     if path.suffix == ".toml":
         raise BadInput(f"{name}: no such recipe file")
-    built_in = {one.stem: one for one in built_in_recipes()}
+    built_in = {recipe.stem: recipe for recipe in built_in_recipes()}
     if path.is_dir() and name not in built_in:
         raise BadInput(f"{name}: is a folder; name the recipe file in it")
     if name not in built_in:
@@ -113,7 +113,7 @@ def _over_like(
     beside, chain = path.parent / f"{like}.toml", (*above, path)
     base = beside if beside.is_file() else find(str(like))
     if base in chain:
-        names = " → ".join(one.stem for one in (*chain, base))
+        names = " → ".join(recipe.stem for recipe in (*chain, base))
         raise BadInput(f"{path}: circular `like` reference: {names}")
     under = _merged_tables(base, chain)
     under.pop("about", None)  # that recipe's title, command and minutes are not this one's

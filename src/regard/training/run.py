@@ -32,7 +32,6 @@ from regard.tasks.task import Prepared, Task
 from regard.text.label_sets import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
-from regard.training.environment import record_environment
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optimiser import freeze, mixture_weights
@@ -40,7 +39,7 @@ from regard.training.parallel import check_processes
 from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.prepared_data import check_prepared
 from regard.training.recipe import Recipe, task_of
-from regard.training.run_folder import RECIPE, check_folder, claim, give_up
+from regard.training.run_folder import RECIPE, check_folder, claim, give_up, record_environment
 from regard.weights.files import load_weights
 from regard.weights.tensor_pieces import MappedTensors
 

@@ -174,9 +174,9 @@ def run_events(run: Run, *, resume: bool = False, loggers: Sequence[str] = ()) -
             yield event
         succeeded = True
     except Diverged as error:
-        kept = run.keep_best(error.progress) if world.is_leader else ""
+        saved = run.keep_best(error.progress) if world.is_leader else ""
         world.barrier()
-        raise Diverged(f"{error}; {kept}", error.progress) from None
+        raise Diverged(f"{error}; {saved}", error.progress) from None
     finally:
         if log is not None and log.loggers is not None:
             log.loggers.close(succeeded)

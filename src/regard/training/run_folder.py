@@ -1,26 +1,124 @@
-"""The folder of a run: its lock and its recipe.
+"""The folder of a run: its lock, its recipe, its environment; and branches of runs.
 
-``environment.jsonl`` is written by ``training.environment``.
+A branch goes on from a checkpoint of a run, with some settings changed. What came before the
+checkpoint (data, tokenizer, logs) is copied, so the branch depends on nothing but its own folder,
+and its curves begin with those of the run. Without a change it repeats the run bit for bit.
 """
 
+import json
+import os
+import platform
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from weakref import ref
 
 from regard.core.config import Config
 from regard.core.errors import BadInput
-from regard.core.files import JSON, read_json, remove, sweep_folder, write_json, writing
+from regard.core.files import (
+    JSON,
+    is_empty,
+    read_bytes,
+    read_json,
+    remove,
+    replacing_folder,
+    sweep_folder,
+    write_bytes,
+    write_json,
+    writing,
+)
 from regard.core.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
-from regard.training.environment import ENVIRONMENT
 from regard.training.loggers import BOARD, LOGGED_RUNS
-from regard.training.metrics_log import LOG, WATCHES
+from regard.training.metrics_log import LOG, WATCHES, MetricsLog
 from regard.training.recipe import Recipe
 from regard.training.recipe.faults import with_new_names
+
+ENVIRONMENT = "environment.jsonl"
+# Packages on which results may depend.
+PACKAGES = (
+    "torch",
+    "numpy",
+    "tokenizers",
+    "sentencepiece",
+    "safetensors",
+    "huggingface_hub",
+    "sacrebleu",
+    "pydantic",
+    "triton",
+    "pillow",
+    "h5py",
+)
+GIT_SECONDS = 10  # limit of a call of git
+
+
+def record_environment(folder: Path, *, resume: bool = False) -> None:
+    """Add the environment of this start to the record of environments in the folder of a run."""
+    path = folder / ENVIRONMENT
+    earlier = b""
+    if resume and path.is_file():
+        lines = read_bytes(path).splitlines(keepends=True)
+        earlier = b"".join(line for line in lines if line.endswith(b"\n"))
+    line = json.dumps(environment(), ensure_ascii=False).encode(errors="backslashreplace")
+    write_bytes(path, earlier + line + b"\n")
+
+
+def environment() -> dict[str, object]:
+    """Time, command, versions and the git commit of the working folder, of this process."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "regard": _version("regard"),
+        "command": shlex.join(sys.argv),
+        "folder": str(Path.cwd()),
+        "git": git_state(Path.cwd()),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: number for name in PACKAGES if (number := _version(name)) is not None},
+    }
+
+
+def git_state(folder: Path) -> dict[str, object] | None:
+    """Commit of a folder's repository, and whether tracked files differ; None without a commit."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(folder, "status", "-s", "-uno")
+    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Output of a git command that changes no file; None if it fails or there is no git."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            timeout=GIT_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
 
 RECIPE = "recipe.json"  # marks the folder of a run
 BRANCH = "branch.json"  # of a run that goes on from a checkpoint of another
@@ -177,3 +275,50 @@ def _without_unset(value: JSON) -> JSON:
     if not isinstance(value, dict):
         return value
     return {key: _without_unset(inner) for key, inner in value.items() if inner is not None}
+
+
+CHANGEABLE = ("optimiser", "train")  # tables that decide neither data nor model
+FIXED = ("train.precision",)  # a checkpoint remembers it
+COPIED = ("text", "data")  # folders of a run
+SHOWN = 12  # steps in a message
+
+
+def branch_run(run: Path, step: int, out: Path, recipe: Recipe) -> list[str]:
+    """Make the folder of a branch, which is then resumed; return the keys that differ."""
+    if not (run / RECIPE).is_file():
+        raise BadInput(f"{run}: not the folder of a run: it has no {RECIPE}")
+    checkpoints = Checkpoints(run / "checkpoints")
+    if step not in (steps := checkpoints.steps()):
+        listed = ", ".join(f"{each:,}" for each in steps[-SHOWN:]) or "none"
+        known = f"has no checkpoint of step {step:,}, but: {listed}"
+        raise BadInput(f"{run}: {known}; train.keep_every keeps more")
+    for key in changed_keys(run, recipe):
+        if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
+            tables = " and ".join(f"[{name}]" for name in CHANGEABLE)
+            advice = f"a branch may change {tables}, without {', '.join(FIXED)}"
+            raise BadInput(f"{key}: differs from the recipe of {run}; {advice}")
+    changed = changed_keys(run, recipe, free=True)
+    if not is_empty(out):
+        raise BadInput(f"{out}: is not empty; choose a new folder, or resume this branch")
+    progress, _ = checkpoints.load(step)  # a damaged one is an error before anything is written
+    earlier = [each for each in steps if each <= step]
+    averaged = recipe.train.regular(earlier)[-recipe.train.average :]
+    with replacing_folder(out) as folder:
+        copies = Checkpoints(folder / "checkpoints")
+        for each in {step, *averaged, progress.best_step} & {*earlier}:
+            shutil.copytree(checkpoints.place(each), copies.place(each))
+        for name in (*COPIED, WATCHES):
+            if (run / name).is_dir():
+                shutil.copytree(run / name, folder / name)
+        if (run / LOG).is_file():
+            shutil.copyfile(run / LOG, folder / LOG)
+        MetricsLog(folder, after_step=step)  # drops what comes later
+        write_recipe(folder, recipe)
+        write_json(folder / BRANCH, {"run": run.resolve().name, "step": step, "changed": changed})
+    return changed
+
+
+def origin_of(run: Path) -> dict[str, object] | None:
+    """The run, the step and the changed keys of a branch; None: the run is no branch."""
+    path = run / BRANCH
+    return dict(read_json(path)) if path.is_file() else None

@@ -44,7 +44,30 @@ from regard.weights.tensor_pieces import TensorPieces
 METHODS = ("first_tokens",)  # of last blocks, that stacks call besides ``forward``
 
 
-class Shards(Parallel):
+class ShardedRun(Parallel):
+    """Base class of runs whose checkpoints are written as shards, while the next steps run."""
+
+    _writer: ShardWriter | None = None
+
+    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
+        if not checkpoints.kept:
+            return super().writer(checkpoints)
+        self._writer = ShardWriter(checkpoints, self.world)
+        return self._writer
+
+    def await_copies(self) -> None:
+        if self._writer is not None:
+            self._writer.await_copies()
+
+
+class OneShard(ShardedRun):
+    """The shard of a run of one process: the whole model, of which nothing is gathered or summed.
+
+    It takes the steps of a run without shards.
+    """
+
+
+class Shards(ShardedRun):
     """Shards of weights, gradients and moments, one in each process (FSDP2).
 
     With ``config.replicas`` there is as many times a group of processes that share one copy (HSDP).
@@ -58,7 +81,6 @@ class Shards(Parallel):
         self.config, self.kind, self.precision = config, config.kind, precision
         init_alone(world.device.type)
         self.mesh = self._mesh()
-        self._writer: ShardWriter | None = None
 
     def _mesh(self) -> DeviceMesh:
         """The processes in order; for HSDP a row of processes for each copy."""
@@ -139,16 +161,6 @@ class Shards(Parallel):
             for name in pieces
         }
 
-    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
-        if not checkpoints.kept:
-            return super().writer(checkpoints)
-        self._writer = ShardWriter(checkpoints, self.world)
-        return self._writer
-
-    def await_copies(self) -> None:
-        if self._writer is not None:
-            self._writer.await_copies()
-
     def local(self, tensor: Tensor) -> Tensor:
         return local_part(tensor)
 
@@ -158,26 +170,6 @@ class Shards(Parallel):
     def whole_tensor(self, tensor: Tensor) -> Tensor:
         divided = as_divided(tensor)
         return tensor if divided is None else divided.full_tensor()
-
-
-class OneShard(Parallel):
-    """The shard of a run of one process: the whole model, of which nothing is gathered or summed.
-
-    It takes the steps of a run without shards. Checkpoints are written as shards, while the next
-    steps run.
-    """
-
-    _writer: ShardWriter | None = None
-
-    def writer(self, checkpoints: Checkpoints) -> CheckpointWriter:
-        if not checkpoints.kept:
-            return super().writer(checkpoints)
-        self._writer = ShardWriter(checkpoints, self.world)
-        return self._writer
-
-    def await_copies(self) -> None:
-        if self._writer is not None:
-            self._writer.await_copies()
 
 
 def init_alone(device: str) -> None:

@@ -10,7 +10,7 @@ from regard.core.errors import BadInput
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.image_files import image_files
 from regard.data.readers.readers_by_task import read
-from regard.images.decoding_pool import FEW
+from regard.images.decode import FEW
 
 DRAW = np.random.default_rng(0)
 RGB = DRAW.integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)

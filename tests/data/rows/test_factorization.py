@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.batch import TokenRow
-from regard.data.rows.factorization import CONTEXT, FactorizationSampler
+from regard.objectives.permutation_lm import CONTEXT, FactorizationSampler
 
 VOCAB, SPECIAL = 40, 4
 special = np.arange(VOCAB) < SPECIAL

@@ -18,7 +18,7 @@ from regard.data.batches.document_dataset import DocumentDataset
 from regard.data.batches.sampler import Sampler
 from regard.data.rows.documents import Documents
 from regard.data.rows.row_plans import full_rows
-from regard.data.rows.sentence_pairs import (
+from regard.objectives.next_sentence import (
     IN_ORDER,
     IS_NEXT,
     NOT_NEXT,

@@ -15,8 +15,7 @@ from regard.experiments.findings.shifted_alignment import gain_interval as align
 from regard.experiments.studies.agreement import AgreementScores, VerbChoice
 from regard.experiments.studies.agreement_data import agreement_sentences
 from regard.inside.pruning.curve import CurvePoint, PruningCurve
-from regard.metrics.intervals import Interval
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics, Interval
 from regard.metrics.translation import MetricScore
 from regard.metrics.word_alignment import GoldLinks
 

@@ -13,7 +13,7 @@ import numpy as np
 from regard.core.batch import Ids, ImageRow, read_images
 from regard.data.batches.memory_dataset import MemoryDataset
 from regard.data.counter_rng import streams
-from regard.images.decoding_pool import DecodingPool
+from regard.images.decode import DecodingPool
 
 MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
 ImageExample = tuple[ImageRow, Ids]

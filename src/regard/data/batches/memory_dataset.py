@@ -79,11 +79,7 @@ class BPEDropoutRows(MemoryDataset[tuple[TokenRow, Target]]):
         ids = [encode(text, self.rate, (*key, number)) for number, text in texts]
         return self.tokenizer.row(ids[0], ids[1] if len(ids) > 1 else None, self.longest)
 
-    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Return None: lengths are known after tokenising."""
-
-    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Return None: weights are known after tokenising."""
+    lengths, weights = Dataset.lengths, Dataset.weights  # are known after tokenising
 
 
 class UnknownWordRows(MemoryDataset[tuple[Rows, Target]]):

@@ -9,7 +9,6 @@ import numpy as np
 
 from regard.core.batch import Ids
 from regard.core.workers import StartWorkers
-from regard.data.batches.duplicates import write_unique
 from regard.data.batches.mixed_dataset import mixed_dataset
 from regard.data.batches.sampler import Collator, Dataset
 from regard.data.batches.shards import (
@@ -20,7 +19,6 @@ from regard.data.batches.shards import (
     encode_chunks,
     shard_path,
     store_rows,
-    write_staged,
 )
 from regard.data.batches.training_data import Batching, TrainingData, held_out_indices
 from regard.data.readers.fields import DropCounts
@@ -77,16 +75,15 @@ class PairStore:
             yield from map(Chunk, encode_chunks(encoders, sides, self.start_workers))
 
         settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
-        unique = self.deduplicate and name != DEV
         return store_rows(
             shard_path(self.folder, name),
             source,
             {"source": vocab, "target": vocab},
-            {**settings, **({"deduplicate": True} if unique else {})},
+            settings,
             encoded,
             dropped,
             read_only=self.read_only,
-            write=write_unique if unique else write_staged,
+            unique=self.deduplicate and name != DEV,
         )
 
     def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
@@ -143,11 +140,7 @@ class BPEDropoutDataset(PairDataset):
     def read(self, epoch: int, indices: np.ndarray) -> list[Pair]:
         return [self._segment(epoch, int(number)) for number in self.shard_rows(indices)]
 
-    def lengths(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Return None: lengths are known after tokenising."""
-
-    def weights(self, objective: object, epoch: int, indices: np.ndarray) -> None:
-        """Return None: weights are known after tokenising."""
+    lengths, weights = Dataset.lengths, Dataset.weights  # are known after tokenising
 
     def _segment(self, epoch: int, number: int) -> tuple[list[int], ...]:
         texts = zip(self.sides, texts_of(self.pairs[number]), strict=True)

@@ -1,10 +1,16 @@
 """Tokenised text in memory-mapped files, which are reused while they are current.
 
 Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes and checksums.
+
+Rows that occur before may be left out: they are found by 128-bit hashes, which are sorted in parts.
+Memory is a bit for each example and the hashes of one part; all hashes, 24 bytes for each example,
+are in temporary files.
 """
 
+import hashlib
 import json
 import os
+import tempfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -12,14 +18,23 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.core.files import read_json, reading, sweep, temporary_name, write_json, writing
+from regard.core.files import (
+    checksum_of_file,
+    read_json,
+    reading,
+    sweep,
+    temporary_name,
+    write_json,
+    writing,
+)
 from regard.core.workers import StartWorkers
+from regard.data.counter_rng import ONES_IN_BYTE
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.sources import Source
 from regard.data.readers.text_files import STDIN
@@ -34,7 +49,7 @@ OFFSET = "<i8"
 PARTS = (".bin", ".idx")
 META = ("rows", "elements", "vocab", "dtype", "checksums")
 CHUNK = 10_000  # rows written at once
-BLOCK = 1 << 22  # bytes whose checksum is taken at once, or ids that are read at once
+BLOCK = 1 << 22  # ids that are read at once
 
 
 class Chunk(NamedTuple):
@@ -115,7 +130,7 @@ class TokenShard:
         self._check(".bin")
 
     def _check(self, part: str) -> None:
-        if _checksum(with_suffix(self.path, part)) != self._checksums[part]:
+        if checksum_of_file(with_suffix(self.path, part)) != self._checksums[part]:
             raise _damaged(with_suffix(self.path, part))
 
 
@@ -159,14 +174,15 @@ def store_rows(
     dropped: Dropped,
     *,
     read_only: bool = False,
-    write: "WriteRows | None" = None,
+    unique: bool = False,
 ) -> TokenShardPair:
     """Store two ``sides`` of rows, with ids below a limit each, in PATH.SIDE; see PATH.json.
 
     Rows are encoded anew if the files of ``source`` or ``settings`` have changed, or, if the store
     is ``read_only``, refused. Standard input cannot be compared, so it is always read. Examples
-    that are left out are counted in ``dropped``. ``write`` may leave out rows of its own.
+    that are left out are counted in ``dropped``; ``unique``: so are rows that occur before.
     """
+    settings = {**settings, **({"deduplicate": True} if unique else {})}
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
     contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
     record, paths = with_suffix(path, ".json"), [with_suffix(path, f".{side}") for side in sides]
@@ -184,7 +200,7 @@ def store_rows(
         first = next(chunks, None)
         if first is None:
             raise BadInput(f"{source.name}: no usable text (left out: {contents['dropped']})")
-        write = write or write_staged
+        write = write_unique if unique else write_staged
         left_out = write(paths, [*sides.values()], chain([first], chunks), record)
         write_json(record, {**contents, "duplicates": left_out} if left_out else contents)
     if dropped is not None:
@@ -216,10 +232,6 @@ def write_staged(
         for side in staged:
             side.discard()
     return 0
-
-
-WriteRows = Callable[[Sequence[Path], Collection[int], Iterable[Chunk], Path], int]
-"""Function that writes chunks, as ``write_staged``, and returns how many rows it left out."""
 
 
 class _Staged:
@@ -371,14 +383,96 @@ def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
 
-def _checksum(path: Path) -> int:
-    """The checksum of a file, read in blocks: pages of a mapped file would count as memory."""
-    checksum = 0
-    with reading(path), path.open("rb") as file:
-        while block := file.read(BLOCK):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
 def _damaged(path: Path) -> BadInput:
     return BadInput(f"{path}: damaged, or not written by this program; delete it")
+
+
+COMPARED = ("source", "target", "tokens")  # sides that make two examples equal
+HASHES = 1 << 17  # of a part, unless there are too many parts
+MOST_PARTS = 256  # files that are open at once
+HASH = np.dtype([("low", "<u8"), ("high", "<u8"), ("row", "<i8")])
+
+
+def repeated_rows(paths: Sequence[Path]) -> np.ndarray:
+    """Bits, eight in a byte: whether an example, with a row in each path, occurs before."""
+    rows = len(TokenShard(paths[0]))
+    bits = np.zeros(-(-rows // 8), np.uint8)
+    if rows < 2:
+        return bits
+    parts = min(MOST_PARTS, -(-rows // HASHES))
+    with ExitStack() as opened:
+        files = [opened.enter_context(tempfile.TemporaryFile()) for _ in range(parts)]
+        for hashes in _hashes(paths):
+            part_N = hashes["low"] % np.uint64(parts)
+            order = np.argsort(part_N, kind="stable")
+            ends = np.searchsorted(part_N[order], np.arange(1, parts))
+            for file, chosen in zip(files, np.split(hashes[order], ends), strict=True):
+                file.write(chosen.tobytes())
+        for file in files:
+            repeated = _repeated(file)
+            np.bitwise_or.at(bits, repeated >> 3, np.left_shift(1, repeated & 7).astype(np.uint8))
+    return bits
+
+
+def count_bits(bits: np.ndarray) -> int:
+    """The number of bits that are set."""
+    return int(ONES_IN_BYTE[bits].sum())
+
+
+def write_unique(
+    paths: Sequence[Path], vocabs: Collection[int], chunks: Iterable[Chunk], record: Path
+) -> int:
+    """Write chunks as ``write_staged`` does, but for rows that occur before; returns their number.
+
+    All rows are first written beside the others.
+    """
+    every = [path.with_name(f"all.{path.name}") for path in paths]
+    try:
+        write_staged(every, vocabs, chunks, record)
+        compared = [path for path in every if path.name.endswith(COMPARED)]
+        bits = repeated_rows(compared)
+        write_staged(paths, vocabs, _first_rows(every, bits), record)
+    finally:
+        for path in every:
+            for part in (*PARTS, ".json"):
+                with_suffix(path, part).unlink(missing_ok=True)
+    return count_bits(bits)
+
+
+def _first_rows(paths: Sequence[Path], bits: np.ndarray) -> Iterator[Chunk]:
+    """The rows that do not occur before."""
+    number = 0
+    for sides in read_blocks(paths):
+        row_N = number + np.arange(len(sides[0]))
+        first_N = np.flatnonzero((bits[row_N >> 3] >> (row_N & 7)) & 1 == 0)
+        yield Chunk([[side[i] for i in first_N] for side in sides])
+        number += len(row_N)
+
+
+def _hashes(paths: Sequence[Path]) -> Iterator[np.ndarray]:
+    """Hashes of all examples with their numbers, in blocks."""
+    number = 0
+    for sides in read_blocks(paths):
+        digests = b"".join(map(_digest, zip(*sides, strict=True)))
+        hashes = np.empty(len(sides[0]), HASH)
+        hashes["low"], hashes["high"] = np.frombuffer(digests, "<u8").reshape(-1, 2).T
+        hashes["row"] = number + np.arange(len(hashes))
+        yield hashes
+        number += len(hashes)
+
+
+def _digest(example: Sequence[np.ndarray]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for row in example:
+        digest.update(len(row).to_bytes(8))
+        digest.update(row.tobytes())
+    return digest.digest()
+
+
+def _repeated(file: BinaryIO) -> np.ndarray:
+    """The numbers of examples in a file of hashes that have the hash of an earlier one."""
+    file.seek(0)
+    hashes = np.frombuffer(file.read(), HASH)
+    hashes = hashes[np.lexsort((hashes["row"], hashes["high"], hashes["low"]))]
+    same = (hashes["low"][1:] == hashes["low"][:-1]) & (hashes["high"][1:] == hashes["high"][:-1])
+    return hashes["row"][1:][same]

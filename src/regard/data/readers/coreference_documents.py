@@ -311,9 +311,9 @@ def _question(
         raise BadExample(where, "not in its text", "a pronoun and a name have the same words")
     pairs = [*zip(mentions[1:], answers, strict=True)]
     cluster = [mentions[0], *(mention for mention, answer in pairs if answer)]
-    others = [(mention,) for mention, answer in pairs if not answer]
+    singletons = [(mention,) for mention, answer in pairs if not answer]
     gender = PRONOUNS.get(text[pronoun.start : pronoun.end].strip().lower(), "other")
     sentences = tuple(tuple(text[start:end] for start, end in words) for words in spans)
-    clusters = sorted([tuple(sorted(cluster)), *others])
+    clusters = sorted([tuple(sorted(cluster)), *singletons])
     question = PronounQuestion(mentions[0], tuple(mentions[1:]), tuple(answers), gender)
     return CoreferenceExample(where, sentences, tuple(clusters), name, pronoun=question)

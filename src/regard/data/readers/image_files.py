@@ -21,8 +21,7 @@ from regard.core.files import check_regular, read_bytes, reading
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import BadExample, Dropped, filled, parsed
 from regard.data.readers.table_files import Column, Csv, read_cells
-from regard.images.decode import SUFFIXES, can_be_read
-from regard.images.decoding_pool import DecodingPool, default_workers
+from regard.images.decode import SUFFIXES, DecodingPool, can_be_read, default_workers
 
 IDX_BYTES = 0x08  # the type of an idx file whose numbers are unsigned bytes
 CIFAR_SIZE = 32

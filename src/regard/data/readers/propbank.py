@@ -158,8 +158,8 @@ def role_example(where: str, words: Sequence[object], predicates: Sequence[objec
     for predicate in predicates:
         record = typed(predicate, dict, "a predicate", where)
         index = field_of(record, "index", int, where)
-        given = field_of({"args": [], **record}, "args", list, where)
-        arguments = [_argument(where, argument) for argument in given]
+        listed = field_of({"args": [], **record}, "args", list, where)
+        arguments = [_argument(where, argument) for argument in listed]
         sense = field_of({"roleset": "", **record}, "roleset", str, where)
         frames.append(_frame(where, len(texts), index, arguments, sense))
     return _example(where, texts, frames)

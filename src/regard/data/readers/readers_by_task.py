@@ -20,14 +20,12 @@ from regard.data.readers.coreference_documents import (
 from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
 from regard.data.readers.generated import modular_sums, repeats
-from regard.data.readers.glue import GLUE_TASKS, glue, snli
+from regard.data.readers.glue import GLUE_TASKS, glue, snli, sst5
 from regard.data.readers.image_files import cifar, digits, idx, image_csv, image_folder, npz
-from regard.data.readers.plain import jsonl, parquet, table, tagged_jsonl
+from regard.data.readers.plain import group_jsonl, group_table, jsonl, parquet, table, tagged_jsonl
 from regard.data.readers.propbank import conll2005, conll2012, conllu_roles, role_jsonl
 from regard.data.readers.questions import race, squad, swag
 from regard.data.readers.table_files import Csv, Table
-from regard.data.readers.text_groups import group_jsonl, group_table
-from regard.data.readers.trees import sst5
 from regard.data.table_columns import InputColumns
 
 Reader = Callable[..., Iterator[Example]]

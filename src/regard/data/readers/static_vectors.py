@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from regard.core.checks import is_number
 from regard.core.errors import BadInput
 from regard.data.readers.text_files import decoded, opened, raw_lines
 
@@ -146,7 +147,7 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
             raise BadInput(
                 f"{where}: expected a word and the numbers of its vector, separated by spaces"
             )
-        if len(columns) <= width or any(map(_is_number, columns[1:-width])):
+        if len(columns) <= width or any(map(is_number, columns[1:-width])):
             raise BadInput(f"{where}: {len(columns) - 1} numbers; expected {width}")
         try:
             vector = array("f", map(float, columns[-width:])).tobytes()
@@ -155,14 +156,6 @@ def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
         yield where, " ".join(columns[:-width]), vector
     if header is not None and header.words != (count := number - first + 1):
         raise BadInput(f"{path}: has {count} words, but its first line announces {header.words}")
-
-
-def _is_number(column: str) -> bool:
-    try:
-        float(column)
-    except ValueError:
-        return False
-    return True
 
 
 def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:

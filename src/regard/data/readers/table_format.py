@@ -12,6 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from warnings import warn
 
+from regard.core.checks import is_number
 from regard.core.errors import BadInput, DataWarning, shown
 from regard.data.readers.text_files import first_bytes, name_of
 
@@ -227,7 +228,7 @@ def _names_values(cell: str, column: Sequence[str]) -> bool:
     """Whether a cell is of another kind than the cells below it: numbers, or sentences."""
     sentences = sum(len(text.split()) > 2 for text in column)
     words = " " not in cell and len(column) > 2 and sentences * 10 >= len(column) * 9
-    return words or all(map(_is_number, column))
+    return words or all(map(is_number, column))
 
 
 def _is_name(cell: str) -> bool:
@@ -239,14 +240,6 @@ def _is_known(cell: str) -> bool:
     """Whether the words of a name are known, or in one word (``user_id``) a part of it."""
     words = [word for word in re.split(r"[\W\d_]+", cell.casefold()) if word]
     return (all if " " in cell else any)(map(KNOWN.fullmatch, words))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 TSV = TableFormat("\t")

@@ -15,7 +15,6 @@ import numpy as np
 from regard.core.errors import BadInput
 from regard.core.workers import StartWorkers
 from regard.data.batches import shards
-from regard.data.batches.duplicates import write_unique
 from regard.data.batches.shards import (
     Chunk,
     Encode,
@@ -24,7 +23,6 @@ from regard.data.batches.shards import (
     encode_chunks,
     shard_path,
     store_rows,
-    write_staged,
 )
 from regard.data.readers.document_files import (
     DocumentPart,
@@ -136,11 +134,11 @@ def tokenize_documents(
         path,
         collection,
         {"tokens": vocab, "sentences": LONGEST},
-        {**settings, **({"deduplicate": True} if deduplicate else {})},
+        settings,
         encoded,
         dropped,
         read_only=read_only,
-        write=write_unique if deduplicate else write_staged,
+        unique=deduplicate,
     )
     documents = Documents(stored.source, stored.target, collection.name, stored.checksum)
     if not np.array_equal(documents.borders, _from_zero(stored.source.lengths)):

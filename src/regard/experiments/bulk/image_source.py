@@ -17,8 +17,7 @@ from regard.data.table_columns import InputColumns
 from regard.experiments.bulk.file_list import list_files, match_patterns, text_source
 from regard.experiments.bulk.line_source import InputSettings, Line, LineSource, Parse, parser_of
 from regard.experiments.bulk.table_source import refuse_folder_or_image
-from regard.images.decode import SUFFIXES
-from regard.images.decoding_pool import DecodingPool, default_workers
+from regard.images.decode import SUFFIXES, DecodingPool, default_workers
 from regard.views.markup import escape_line
 
 if TYPE_CHECKING:

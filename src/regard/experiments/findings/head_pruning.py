@@ -29,8 +29,7 @@ from regard.inside.pruning.gates import closed_share, learn_gates
 from regard.inside.pruning.orders import Order, order_by
 from regard.inside.pruning.remove_heads import prunable_sites
 from regard.inside.pruning.task_loss import loss_batches
-from regard.metrics.intervals import Interval, interval, resampled_rows
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics, Interval, interval, resampled_rows
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from regard.models.folders import folder as folders

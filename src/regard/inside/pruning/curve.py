@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from regard.inside.pruning.orders import Order, first_of, random_order
 from regard.inside.pruning.remove_heads import remove_heads
-from regard.metrics.intervals import Interval, mean_interval
-from regard.metrics.paired import ExampleStatistics
+from regard.metrics.intervals import ExampleStatistics, Interval, mean_interval
 from regard.metrics.translation import MetricScore
 from regard.models.attention_site import AttentionSite
 from regard.models.folders.loaded_model import LoadedModel

@@ -98,8 +98,8 @@ class RunStore:
             return
         train, steps = self.job.recipe.train, self.checkpoints.steps()
         regular = train.regular(steps)[-train.average :]
-        kept = (*steps[-2:], *regular, *train.kept(steps), progress.best_step)
-        self.checkpoints.prune(kept)
+        needed = (*steps[-2:], *regular, *train.kept(steps), progress.best_step)
+        self.checkpoints.prune(needed)
         self.checkpoints.sweep()
 
     def restore(self) -> tuple[RunProgress, Precision, tuple[str, ...]] | None:

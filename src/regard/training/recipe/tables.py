@@ -84,29 +84,47 @@ class OptimiserConfig(Config):
     @property
     def trigger(self) -> int:
         """Number of evaluations that averaging waits for; 0: the optimiser does not average."""
-        return self.nonmonotone if self._averages else 0
+        return self.nonmonotone if OPTIMISERS[self.kind].averages else 0
 
     @property
     def has_moments(self) -> bool:
         """Whether it has Adam's moments."""
-        return "adam" in self.kind
+        return OPTIMISERS[self.kind].moments > 0
 
     @property
     def needs_whole_weights(self) -> bool:
         """Whether it reads whole matrices, which cannot be divided among processes."""
-        return self.kind in ("adafactor", "relative-adamw")
-
-    @property
-    def _averages(self) -> bool:
-        return self.kind.startswith("nt-")
+        return OPTIMISERS[self.kind].whole_weights
 
     @model_validator(mode="after")
     def _reads_all(self) -> "OptimiserConfig":
         unread = () if self.has_moments else ("betas", "eps")
-        unread = unread if self._averages else (*unread, "nonmonotone")
+        unread = unread if self.trigger else (*unread, "nonmonotone")
         if wrong := [key for key in unread if key in self.model_fields_set]:
             raise ValueError(f"{wrong[0]} cannot be used with kind {self.kind!r}")
         return self
+
+
+class KindOfOptimiser(NamedTuple):
+    """What a kind of ``OptimiserConfig`` does.
+
+    It has as many ``moments`` of the size of each weight, ``averages`` weights once the development
+    set stops improving, or reads ``whole_weights``.
+    """
+
+    moments: int = 0
+    averages: bool = False
+    whole_weights: bool = False
+
+
+OPTIMISERS = {
+    "adam": KindOfOptimiser(moments=2),
+    "adamw": KindOfOptimiser(moments=2),
+    "relative-adamw": KindOfOptimiser(moments=2, whole_weights=True),
+    "adafactor": KindOfOptimiser(whole_weights=True),
+    "sgd": KindOfOptimiser(),
+    "nt-asgd": KindOfOptimiser(averages=True),
+}
 
 
 class TrainConfig(Config):
