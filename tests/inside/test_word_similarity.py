@@ -16,8 +16,7 @@ from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word
 from regard.models.facts import change
 from regard.models.features import Features
 from regard.models.papers import elmo, lin
-from regard.text.tokenizers.characters import CharacterVocabulary
-from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
+from regard.text.tokenizers.word_level import CharacterVocabulary, WordTokenizer, WordVocabulary
 from regard.text.vocabulary import Lexicon
 from small_bert import model as small_bert
 from small_elmo import SlowELMo, write_elmo

@@ -72,7 +72,7 @@ from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.span_corruption import SpanCorruption
 from regard.objectives.sum import Sum
 from regard.text.task_prompt import TaskPrompt
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from regard.text.vocabulary import Lexicon
 
 BUDGET = BatchLimits(64, 6, 20)

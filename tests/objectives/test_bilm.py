@@ -18,7 +18,7 @@ from regard.models.papers import bert, elmo
 from regard.models.papers.elmo import BiLMHead
 from regard.objectives.bilm import BiLM
 from regard.objectives.sum import Sum
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from regard.text.vocabulary import Lexicon
 from small_documents import RECIPE, write_animals
 

@@ -19,7 +19,7 @@ from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
 from regard.models.pools import MeanPool
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from small_words import LSTM, recipe_of, refused, trained
 
 SMALL = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "character_size": 4}

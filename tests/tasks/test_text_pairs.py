@@ -16,7 +16,7 @@ from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import elmo
 from regard.models.papers import esim as esim_paper
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from small_words import recipe_of, refused, trained
 from verb import run
 

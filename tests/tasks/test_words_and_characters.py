@@ -15,7 +15,7 @@ from regard.models.features import Features
 from regard.models.folders import folder as folders
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import elmo, ma
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from small_words import recipe_of, refused, trained
 
 SMALL = {"width": 8, "embedding": 20, "dropout": 0.0, "filters": ((3, 4),), "character_size": 3}

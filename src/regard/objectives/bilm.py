@@ -29,8 +29,8 @@ from regard.models.papers.elmo import BiLMHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, Rows
-from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.word_level import CharacterVocabulary
 from regard.text.vocabulary import BEGIN, END, UNKNOWN, Lexicon
 
 DEV_ROWS = 20  # the minimum of rows of a stream of the development set

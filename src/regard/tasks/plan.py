@@ -37,7 +37,6 @@ from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.tasks.run_paths import RunPaths
 from regard.text.label_sets import LabelSet
 from regard.text.text_tables import EncoderTextConfig
-from regard.text.tokenizers.characters import CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.text.tokenizers.list import (
     PLAIN,
@@ -50,7 +49,7 @@ from regard.text.tokenizers.list import (
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer
 from regard.text.tokenizers.unigram import T5Unigram
-from regard.text.tokenizers.word_level import WordTokenizer
+from regard.text.tokenizers.word_level import CharacterVocabulary, WordTokenizer
 from regard.text.vocabulary import Spelling, matching_ids
 from regard.text.words import Sentence
 

@@ -325,6 +325,7 @@ def adam_moments(shape: Sequence[int]) -> dict[str, Sequence[int]]:
     return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
 
 
+MOMENTS: dict[type[Optimizer], Callable[[Sequence[int]], dict[str, Sequence[int]]]]
 MOMENTS = {Adafactor: adafactor_moments}
 """State of a weight of a shape, by optimiser; of all others: Adam's, or none."""
 

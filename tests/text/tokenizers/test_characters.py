@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import BadInput
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 
 
 def test_a_word_is_its_bytes_between_begin_and_end():

@@ -25,7 +25,7 @@ from regard.models.formats.config_map import (
 )
 from regard.models.papers import elmo
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.word_level import CharacterTokenizer, CharacterVocabulary
 from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
 from regard.weights.files import load_weights, weights_of
 from regard.weights.hdf5 import count_members, describe_hdf5, read_hdf5, write_hdf5

@@ -6,7 +6,6 @@ from typing import cast
 
 from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers import FAMILIES, family_of_kind
-from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.tokenizers.marian_pieces import MarianTokenizer
 from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
@@ -14,7 +13,14 @@ from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.tokenizers.unigram import T5Unigram
-from regard.text.tokenizers.word_level import RawWords, WordLevel, WordTokenizer, WordVocabulary
+from regard.text.tokenizers.word_level import (
+    CharacterTokenizer,
+    CharacterVocabulary,
+    RawWords,
+    WordLevel,
+    WordTokenizer,
+    WordVocabulary,
+)
 from regard.text.vocabulary import Lexicon, Spelling
 from regard.text.words import Sentence, joined
 
