@@ -21,7 +21,7 @@ from circuits.method_scores import (
     score_heads,
     score_words,
 )
-from regard.metrics.precision_recall import LabelScore
+from regard.metrics.classification import LabelScore
 
 Score = Callable[[str, Iterable[StudiedProgram]], LabelScore]
 

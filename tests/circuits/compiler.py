@@ -19,7 +19,7 @@ from regard.inference.model_runner import ModelRunner
 from regard.layers.attend import causal, full
 from regard.layers.attention import SelfAttention
 from regard.layers.block import Mlp
-from regard.metrics.precision_recall import LabelScore, label_score
+from regard.metrics.classification import LabelScore, label_score
 from regard.models.embedding import Learned
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.heads import AnyHead

@@ -23,7 +23,7 @@ from regard.inside.heads.importance import head_importance
 from regard.inside.heads.report_heads import report_heads
 from regard.inside.stream.contributions import contributions
 from regard.inside.stream.patching import HEADS, TwoRuns, patch
-from regard.metrics.precision_recall import LabelScore, label_score
+from regard.metrics.classification import LabelScore, label_score
 from regard.models.trunk_with_heads import Outputs
 from regard.text.segmentation import LabelledRows
 

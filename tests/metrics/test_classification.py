@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
 from regard.metrics.classification import (
+    LabelScore,
     class_table,
     classification_scores,
     confusion,
     several_scores,
     top_score,
 )
-from regard.metrics.precision_recall import LabelScore
 
 GOLDS = ["a", "a", "a", "b", "b", "c"]
 FOUND = ["a", "a", "b", "b", "c", "c"]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
+from regard.metrics.classification import LabelScore
 from regard.metrics.entities import (
     SCHEMES,
     LabelledSpan,
@@ -16,7 +17,6 @@ from regard.metrics.entities import (
     tags_of,
     to_scheme,
 )
-from regard.metrics.precision_recall import LabelScore
 
 
 def tags_with(marks: str):

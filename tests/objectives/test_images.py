@@ -13,7 +13,7 @@ from regard.core.batch import IGNORED, BatchLimits, ImageRow, pack_images
 from regard.core.errors import BadInput
 from regard.core.pytree import tensors_in
 from regard.core.tape import Tape
-from regard.data.batches.image_dataset import ImageExamples
+from regard.data.batches.memory_dataset import ImageExamples
 from regard.images.augment import Augmentation, Draws, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.core.errors import BadInput
-from regard.training.loggers import LOGGERS, check_loggers
+from regard.training.metrics_log import LOGGERS, check_loggers
 from small import write_corpus
 from verb import run
 
@@ -118,7 +118,7 @@ def test_loggers_of_the_api(corpus, wandb):
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard"])
 def test_a_package_that_is_missing_is_one_line_and_nothing_is_written(corpus, monkeypatch, name):
-    monkeypatch.setattr("regard.training.loggers.find_spec", lambda package: None)
+    monkeypatch.setattr("regard.training.metrics_log.find_spec", lambda package: None)
     done = train(corpus, "--log", name, code=2)
     (line,) = done.stderr.splitlines()
     assert f"logger {name}: its package is not installed" in line

@@ -18,10 +18,9 @@ from regard.data.readers.fields import DropCounts
 from regard.data.readers.image_files import image_files
 from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
-from regard.data.readers.table_files import Column, Csv, JsonLines, Parquet, Table
+from regard.data.readers.table_files import Column, JsonLines
 from regard.data.readers.text_files import suffix_of, text_blocks
-from regard.data.readers.translation_memory import TranslationMemory
-from regard.data.table_columns import COLUMNS, LANGUAGE, TableColumns
+from regard.data.table_columns import COLUMNS, LANGUAGE, TABLES, TableColumns
 from regard.images.decode import SUFFIXES
 
 SETS = {
@@ -30,9 +29,6 @@ SETS = {
     "test": ("test", "testing", "tst", "testb"),
 }
 KEYS = {"csv": "csv", "tsv": "table", "jsonl": "jsonl", "parquet": "parquet", "tmx": "tmx"}
-SOURCES: dict[str, Callable[..., Source]]
-SOURCES = {"csv": Csv, "tsv": Table, "jsonl": JsonLines, "parquet": Parquet}
-SOURCES |= {"tmx": TranslationMemory}
 SIDES = ("source", "target", "src", "tgt", "trg")
 ABOUT = ("readme", "license", "licence")  # files that hold no data
 LISTED = 6  # files in a message
@@ -294,7 +290,7 @@ def _pair_table(data: TableData) -> DataFiles:
     data = data.having(*pair)
 
     def contents(files: Files, dropped: DropCounts) -> Iterator[ExampleContent]:
-        return _pairs(SOURCES[data.reader](str(files[0]), pair), dropped)
+        return _pairs(TABLES[KEYS[data.reader]](str(files[0]), pair), dropped)
 
     keys: dict[str, Keys] = {
         name: {KEYS[data.reader]: str(file), "columns": [*pair]}

@@ -15,17 +15,12 @@ from regard.data.readers.fields import Dropped
 from regard.data.readers.memory import MemoryExamples
 from regard.data.readers.readers_by_task import input_columns, read
 from regard.data.readers.sources import Headings, Lines, Source
-from regard.data.readers.table_files import ColumnFile, Csv, JsonLines, Parquet, Table
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.text_files import STDIN, read_lines
-from regard.data.readers.translation_memory import TranslationMemory
-from regard.data.table_columns import InputColumns
-from regard.text.hansards import LANGUAGES
+from regard.data.table_columns import TABLES, InputColumns
+from regard.text.words import LANGUAGES
 
 TRAIN = "train"
-TABLES: dict[str, type[ColumnFile]]
-TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
-TABLES |= {"tmx": TranslationMemory}
 FILE_KEYS = ("source", "target", *TABLES, "headings", "file", "documents", "text")
 DELIMITED = frozenset({"delimiter", "quoting", "encoding", "header"})
 FORM = {"table": DELIMITED, "csv": DELIMITED, "jsonl": frozenset({"encoding"})}  # keys by kind

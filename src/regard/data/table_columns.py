@@ -11,7 +11,16 @@ from typing import NamedTuple, cast
 from regard.core.errors import BadInput, did_you_mean, first_names
 from regard.core.files import JSON
 from regard.data.readers.fields import BadExample
-from regard.data.readers.table_files import Column, Csv, Table, parquet_records, read_objects
+from regard.data.readers.table_files import (
+    Column,
+    ColumnFile,
+    Csv,
+    JsonLines,
+    Parquet,
+    Table,
+    parquet_records,
+    read_objects,
+)
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.text_files import decoded
 from regard.data.readers.translation_memory import TranslationMemory
@@ -227,6 +236,10 @@ def memory_columns(path: Path) -> TableColumns:
     return TableColumns(path, cells, f"a translation memory (TMX), {first_names(languages)}")
 
 
+TABLES: dict[str, type[ColumnFile]]
+TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines, "parquet": Parquet}
+TABLES |= {"tmx": TranslationMemory}
+"""Tables by the key of a recipe that names their file."""
 COLUMNS: dict[str, Callable[[Path], TableColumns]] = {
     "csv": partial(delimited_columns, kind=Csv),
     "tsv": partial(delimited_columns, kind=Table),

@@ -39,8 +39,8 @@ from regard.metrics.translation import LengthBucket, MetricScore, bleu, bleu_met
 from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
-from regard.training.loggers import check_loggers
 from regard.training.loop.trainer import Diverged
+from regard.training.metrics_log import check_loggers
 from regard.training.recipe import Recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe.tables import RungConfig

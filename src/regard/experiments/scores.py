@@ -19,8 +19,7 @@ from regard.experiments.result import (
     score_table,
     text_column,
 )
-from regard.metrics.classification import Confusion
-from regard.metrics.precision_recall import MEASURES, LabelScore
+from regard.metrics.classification import ITEM_MEASURES, Confusion, LabelScore
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
 from regard.training.recipe_files import ExpectConfig
@@ -181,7 +180,7 @@ def with_settings(
 
 def label_table(scores: Sequence[LabelScore], title: str) -> OutputTable:
     """Precision, recall and F1 of each label, and the labels that were predicted instead."""
-    measures = [number_column(name, ".2f") for name in MEASURES]
+    measures = [number_column(name, ".2f") for name in ITEM_MEASURES]
     columns = [text_column(title), *measures, number_column("number", ","), text_column(TAKEN_FOR)]
     rows: list[list[Cell]] = []
     for score in scores:

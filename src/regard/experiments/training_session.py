@@ -21,8 +21,8 @@ from regard.experiments.training import (
     train_seeds,
 )
 from regard.training.distributed import World, is_restarted
-from regard.training.loggers import check_loggers
 from regard.training.loop.trainer import Diverged
+from regard.training.metrics_log import check_loggers
 from regard.training.recipe import Recipe, read, task_of
 from regard.training.recipe_files import find
 from regard.training.run import Run, Watcher

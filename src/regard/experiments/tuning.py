@@ -23,7 +23,7 @@ from regard.experiments.training import in_one_precision
 from regard.experiments.trials import RESULTS, TRIALS, TrialResult, TuningRun, run_trial
 from regard.experiments.tuning_study import DATABASE, PRUNERS, SAMPLERS, import_optuna, run_study
 from regard.training.distributed import World
-from regard.training.loggers import check_loggers
+from regard.training.metrics_log import check_loggers
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find
 from regard.training.search_space import SearchSpace

@@ -17,9 +17,8 @@ from math import comb
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.metrics.classification import share_scores
+from regard.metrics.classification import ITEM_MEASURES, f1, harmonic_mean, share_scores
 from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
-from regard.metrics.precision_recall import MEASURES, f1, harmonic_mean
 from regard.metrics.translation import MetricScore
 
 Mention = Hashable
@@ -177,7 +176,7 @@ def pronoun_scores(
     statistics = np.array(rows, dtype=np.float64).reshape(-1, 9)
     signature = f"pronouns:{len(decisions)}"
     measures: dict[str, Callable[[FloatArray], float]] = {
-        name: partial(_of_columns, measure, 0) for name, measure in MEASURES.items()
+        name: partial(_of_columns, measure, 0) for name, measure in ITEM_MEASURES.items()
     }
     for number, gender in enumerate(GENDERS, start=1):
         if any(decision.gender == gender for decision in decisions):

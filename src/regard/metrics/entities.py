@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.metrics.classification import share_scores
-from regard.metrics.precision_recall import MEASURES, LabelScore, label_table
+from regard.metrics.classification import ITEM_MEASURES, LabelScore, label_table, share_scores
 from regard.metrics.translation import MetricScore
 
 SCHEMES = {
@@ -94,7 +93,7 @@ def entity_scores(
     counts = [(len(gold & named), len(gold), len(named)) for gold, named in sentences]
     entities = sum(gold for _, gold, _ in counts)
     signature = f"sentences:{len(golds)}|entities:{entities}"
-    return share_scores(MEASURES, np.array(counts, dtype=np.float64), signature, with_interval)
+    return share_scores(ITEM_MEASURES, np.array(counts, dtype=np.float64), signature, with_interval)
 
 
 def entity_table(

@@ -16,11 +16,16 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.metrics.classification import share_scores
+from regard.metrics.classification import (
+    ITEM_MEASURES,
+    LabelScore,
+    Measure,
+    label_table,
+    share_scores,
+)
+from regard.metrics.classification import f1 as f1_of_counts
 from regard.metrics.entities import LabelledSpan
 from regard.metrics.intervals import FloatArray
-from regard.metrics.precision_recall import MEASURES, LabelScore, Measure, label_table
-from regard.metrics.precision_recall import f1 as f1_of_counts
 from regard.metrics.translation import MetricScore
 
 VERB, CONTINUED = "V", "C-"
@@ -61,7 +66,7 @@ def role_scores(
     statistics = np.array(sentences, dtype=np.float64)
     _, arguments, _, _, frames = statistics.sum(axis=0).astype(int)
     signature = f"sentences:{len(golds)}|predicates:{frames}|arguments:{arguments}"
-    measures = {name: _of_arguments(measure) for name, measure in MEASURES.items()}
+    measures = {name: _of_arguments(measure) for name, measure in ITEM_MEASURES.items()}
     measures["perfect frames"] = _perfect_frames
     return share_scores(measures, statistics, signature, with_interval)
 

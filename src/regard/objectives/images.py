@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.core.batch import IGNORED, Batch, Ids, ImageRow, Limits, pack_images
 from regard.core.tape import NULL_TAPE, NullTape
-from regard.data.batches.image_dataset import ImageExample, ImageExamples
+from regard.data.batches.memory_dataset import ImageExample, ImageExamples
 from regard.images.augment import Augmentation, Draws, Mixing
 from regard.images.processor import ImageProcessor
 from regard.models.trunk_with_heads import Outputs

@@ -5,7 +5,6 @@ A row has one target, or each of its tokens has one, most of which are ignored.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import nan
 from typing import ClassVar
 
@@ -14,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.core.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
+from regard.core.batch import IGNORED, Batch, Ids, Limits, PackedTokens, TokenRow
 from regard.layers.crf import log_partition, path_score
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.label_heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective, padded
+from regard.objectives.objective import GroupObjective, Objective, padded
 from regard.text.label_sets import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
@@ -175,20 +174,15 @@ class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]
 
 
 @dataclass(frozen=True)
-class MultipleChoice(Objective[tuple[Sequence[TokenRow], int], int]):
+class MultipleChoice(GroupObjective[int]):
     """Multiple-choice objective: cross-entropy over the scores of the ``choices`` rows."""
 
     head: ClassVar[str] = "choice"
     choices: int
 
-    def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
-        return tuple(len(row.tokens) for row in example[0])
-
-    def read(self, rows: Sequence[Sequence[TokenRow]], limits: Limits = None) -> PackedTokens:
-        if limits is not None:
-            all_choices = self.choices * limits.tokens, self.choices * limits.rows
-            limits = BatchLimits(*all_choices, limits.longest)
-        return super().read([*chain(*rows)], limits)
+    @property
+    def rows_per_example(self) -> int:
+        return self.choices
 
     def pack_targets(self, targets: Sequence[int], inputs: PackedTokens, limits: Limits) -> Tensor:
         labels_B = torch.tensor(targets, dtype=torch.int64)

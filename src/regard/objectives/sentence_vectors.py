@@ -24,21 +24,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.core.batch import (
-    IGNORED,
-    Batch,
-    BatchLimits,
-    Limits,
-    PackedTokens,
-    TokenRow,
-    pack_texts,
-)
+from regard.core.batch import IGNORED, Batch, Limits, PackedTokens, TokenRow, pack_texts
 from regard.core.pytree import TensorTree
 from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.row_pooling import RowPooling
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective, padded
+from regard.objectives.objective import GroupObjective, padded
 
 TextGroup = tuple[Sequence[TokenRow], float]  # rows of the texts; their score, or NaN: not learned
 TEXTS = "texts"  # targets of in-batch negatives: numbers (N, S) of texts, equal for equal texts
@@ -57,7 +49,7 @@ class TokenChunks(TensorTree):
 
 
 @dataclass(frozen=True)
-class SentenceObjective(Objective[TextGroup, float]):
+class SentenceObjective(GroupObjective[float]):
     """Base class of objectives of groups of ``texts`` texts, each pooled to one vector."""
 
     head: ClassVar[str] = "vectors"
@@ -72,17 +64,12 @@ class SentenceObjective(Objective[TextGroup, float]):
     def chunked(self) -> bool:
         return self.chunk > 0
 
-    def length(self, example: TextGroup) -> tuple[int, ...]:
-        return tuple(len(row.tokens) for row in example[0])
+    @property
+    def rows_per_example(self) -> int:
+        return self.texts
 
     def weight_of(self, targets: Sequence[float]) -> float:
         return sum(not isnan(score) for score in targets)
-
-    def read(self, rows: Sequence[Sequence[TokenRow]], limits: Limits = None) -> PackedTokens:
-        if limits is not None:
-            every = self.texts * limits.tokens, self.texts * limits.rows
-            limits = BatchLimits(*every, limits.longest)
-        return super().read([*chain(*rows)], limits)
 
     def collate(self, examples: Sequence[TextGroup], limits: Limits = None) -> Batch:
         if not self.chunked:

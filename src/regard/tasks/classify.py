@@ -11,8 +11,7 @@ import numpy as np
 from regard.core.config import EMPTY_IS_NONE, UnusableKey
 from regard.core.errors import BadInput, DataWarning, shown
 from regard.core.reading import RowReading
-from regard.data.batches.image_dataset import ImageDataset
-from regard.data.batches.memory_dataset import BPEDropoutRows
+from regard.data.batches.memory_dataset import BPEDropoutRows, ImageDataset
 from regard.data.batches.training_data import Dataset
 from regard.data.data_tables import FilesConfig
 from regard.data.readers.examples import LabelledExample

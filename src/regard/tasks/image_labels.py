@@ -12,7 +12,7 @@ from pydantic import Field
 from regard.core.config import Config, UnusableKey
 from regard.core.errors import BadInput
 from regard.core.reading import Reading
-from regard.data.batches.image_dataset import MOST_KEPT
+from regard.data.batches.memory_dataset import MOST_KEPT
 from regard.data.readers.examples import LabelledExample
 from regard.images.augment import Augmentation, Mixing
 from regard.images.decode import DecodingPool

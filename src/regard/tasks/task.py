@@ -28,8 +28,7 @@ from regard.generation.step import Search
 from regard.inference.decoder_model import WrittenText
 from regard.inference.encoder_model import EncoderModel
 from regard.inference.predictor import Predictor
-from regard.metrics.classification import Confusion
-from regard.metrics.precision_recall import LabelScore
+from regard.metrics.classification import Confusion, LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders.loaded_model import LoadedModel

@@ -17,11 +17,10 @@ from regard.tasks.components import Runner
 from regard.tasks.task import TaskScores
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
-from regard.training.loggers import OpenLoggers, check_loggers
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import Event, ScoreEvent
 from regard.training.loop.trainer import Diverged
-from regard.training.metrics_log import MetricsLog
+from regard.training.metrics_log import MetricsLog, OpenLoggers, check_loggers
 from regard.training.recipe import Recipe, make_recipe, task_of
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables

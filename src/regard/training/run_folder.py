@@ -38,8 +38,7 @@ from regard.core.lock import LOCK, FolderLock, is_vacant, lock_folder
 from regard.models.folders.loaded_model import CONFIG
 from regard.tasks.run_paths import STDIN_COPY
 from regard.training.checkpoint import Checkpoints
-from regard.training.loggers import BOARD, LOGGED_RUNS
-from regard.training.metrics_log import LOG, WATCHES, MetricsLog
+from regard.training.metrics_log import BOARD, LOG, LOGGED_RUNS, WATCHES, MetricsLog
 from regard.training.recipe import Recipe
 from regard.training.recipe.faults import with_new_names
 

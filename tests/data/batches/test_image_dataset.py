@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import BadInput
-from regard.data.batches.image_dataset import ImageDataset
+from regard.data.batches.memory_dataset import ImageDataset
 from regard.images.processor import ImageProcessor
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 4, 6, 3), dtype=np.uint8)
@@ -38,7 +38,7 @@ def test_arrays_are_resized_once_unless_they_are_large(monkeypatch):
     monkeypatch.setattr(ImageProcessor, "resized", lambda self, image: counted.append(1) or image)
     rows = ImageProcessor(size=(4, 6)).training_rows(PIXELS)
     for most, times in ((1 << 30, 1 + 12), (12 * 4 * 6 * 3 - 1, 1 + 2 * 5)):
-        monkeypatch.setattr("regard.data.batches.image_dataset.MOST_KEPT", most)
+        monkeypatch.setattr("regard.data.batches.memory_dataset.MOST_KEPT", most)
         data = ImageDataset([(row, [0]) for row in rows], PIXELS, 1, 0)
         for indices in (np.arange(5), np.arange(5, 10)):
             np.testing.assert_array_equal(data.read(0, indices).pixels, PIXELS[indices])
