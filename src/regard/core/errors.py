@@ -77,7 +77,7 @@ class BadInput(ValueError):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Keys that the error is about: those of its place, then those in its text."""
+        """Keys that the error is about: the keys of its place, then the keys in its text."""
         names = list(self.key)
         for part in self.what:
             names += () if isinstance(part, str) else part.names

@@ -262,7 +262,7 @@ def _digest(files: Mapping[str, Path]) -> str:
 def checksum_of_file(path: Path) -> int:
     """CRC-32 of a file: fast, and sufficient against accidental damage.
 
-    It is read in blocks: pages of a mapped file would count as memory.
+    The file is read in blocks: pages of a mapped file would count as memory.
     """
     checksum = 0
     with reading(path), path.open("rb") as file:

@@ -93,7 +93,7 @@ def word_lines_format(lines: Sequence[str]) -> str:
 
     Lines have as many cells each (but one in ten, whose error is to be reported), one column has
     few tags, and there are empty lines between sentences. Less than ``FEW_LINES`` may be prose by
-    chance: their tags must be those of entities.
+    chance: their tags must be tags of entities.
     """
     rows = _word_rows(lines)
     width = _usual([len(row) for row in rows])

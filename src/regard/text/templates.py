@@ -202,8 +202,8 @@ class RowBuilder:
     ) -> WordRow:
         """Row of as many words around word ``at`` as fit, in which that word is marked.
 
-        Its tokens have segment 1, or, ``as_pair``, the segment of the second text, which is the
-        word once more.
+        The tokens of that word have segment 1, or, ``as_pair``, the segment of the second text,
+        which is the word once more.
         """
         again = words[at][: longest // 4] if as_pair else None
         room = self._room(longest, self.specials(2) + len(again) if again else self.specials(1))

@@ -146,7 +146,7 @@ class FirstRecipe:
 
     @property
     def _longest(self) -> int:
-        """The most tokens of a row: those of the longest text, within the limit of the model."""
+        """The most tokens of a row: of the longest text, within the limit of the model."""
         most = max(self._most_tokens, self._defaults.least)
         rounded = -(-most // STEP_OF_LENGTH) * STEP_OF_LENGTH
         return min(LONGEST_ROW, rounded, self.limit or rounded)

@@ -72,7 +72,7 @@ def _decayed(step: int, warmup: int, steps: int) -> float:
 def slanted(warmup: int, steps: int) -> Schedule:
     """Slanted triangular rate: a short increase and a long decay (Howard & Ruder, 2018, eq. 3).
 
-    It has 1 / ``RATIO`` of the peak at the last step.
+    The rate of the last step is 1 / ``RATIO`` of the peak.
     """
 
     @after_warmup

@@ -16,7 +16,7 @@ LARGEST = 1.0  # root mean square of an update above which it is scaled down
 
 class Adafactor(Optimizer):
     """Adafactor without a first moment, as T5 was trained (Shazeer & Stern, 2018, algorithm 4,
-    arXiv:1804.04235): second moments are those of rows and columns only.
+    arXiv:1804.04235), with second moments of rows and columns only.
 
     The learning rate is relative to the root mean square of each weight matrix, and at most
     1 / √t in step t. Nothing is read back from the GPU, where ``torch.optim.Adafactor`` waits twice

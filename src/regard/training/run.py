@@ -123,7 +123,7 @@ def prepare(
     Everything is checked before anything is written, and a run that cannot be prepared leaves no
     files. With ``overwrite``, it replaces an earlier run. ``watch`` has reports on the model after
     each evaluation, by name. A folder that was ``prepared`` has tokenizer and tokenised examples.
-    ``processes`` are those of which a dry run is one; default: those of the world.
+    ``processes``: their number, of which a dry run is one; default: the size of the world.
     """
     task = task_of(recipe)
     unique = prepared is not None and check_prepared(recipe, prepared)

@@ -2,7 +2,7 @@
 
 A branch goes on from a checkpoint of a run, with some settings changed. What came before the
 checkpoint (data, tokenizer, logs) is copied, so the branch depends on nothing but its own folder,
-and its curves begin with those of the run. Without a change it repeats the run bit for bit.
+and its curves begin with the run's. Without a change it repeats the run bit for bit.
 """
 
 import json

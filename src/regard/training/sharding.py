@@ -63,7 +63,7 @@ class ShardedRun(Parallel):
 class OneShard(ShardedRun):
     """The shard of a run of one process: the whole model, of which nothing is gathered or summed.
 
-    It takes the steps of a run without shards.
+    Steps are the same as in a run without shards.
     """
 
 

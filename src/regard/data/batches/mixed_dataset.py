@@ -101,7 +101,7 @@ class MixedDataset(Dataset[Item]):
     def _measured(
         self, epoch: int, indices: np.ndarray, measure: Callable[[RoundRows], np.ndarray | None]
     ) -> np.ndarray | None:
-        """Measures of examples; None if those of a corpus are known only after reading."""
+        """Measures of examples; None if a corpus has them only after reading."""
         parts = [*self._rounds(epoch, indices)]
         measured = [values for part in parts if (values := measure(part)) is not None]
         return np.concatenate(measured)[_order(parts)] if len(measured) == len(parts) else None

@@ -140,6 +140,6 @@ def _segment(unit: Unit, language: str, where: str) -> str:
 
 
 def _is_language(name: str, language: str) -> bool:
-    """Whether a name is that of a language or of a variety of it, as en-US is of en."""
+    """Whether a name is a language or a variety of it, as en-US is of en."""
     name, language = (code.lower().replace("_", "-") for code in (name, language))
     return bool(language) and (name == language or name.startswith(f"{language}-"))

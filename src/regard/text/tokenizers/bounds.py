@@ -135,7 +135,7 @@ def check_charsmap(table: bytes, path: Path) -> None:
 
 
 def check_text(text: str, number: int | None = None) -> None:
-    """Refuse a text with so much white space in a row that regular expressions give up."""
+    """Refuse a text with more white space in a row than regular expressions can match."""
     if len(text) <= SPACES:
         return
     longest = max((len(run[0]) for run in re.finditer(r"\s+", text)), default=0)

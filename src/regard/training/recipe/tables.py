@@ -108,8 +108,8 @@ class OptimiserConfig(Config):
 class KindOfOptimiser(NamedTuple):
     """What a kind of ``OptimiserConfig`` does.
 
-    It has as many ``moments`` of the size of each weight, ``averages`` weights once the development
-    set stops improving, or reads ``whole_weights``.
+    A kind has as many ``moments`` of the size of each weight, ``averages`` weights once the
+    development set stops improving, or reads ``whole_weights``.
     """
 
     moments: int = 0
