@@ -34,7 +34,7 @@ from regard.inside.align import (
     multiply_directions,
     record,
 )
-from regard.metrics.word_alignment import (
+from regard.metrics.links import (
     HOW,
     GoldLinks,
     Links,

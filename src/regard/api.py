@@ -31,7 +31,7 @@ from regard.inside.stream.contributions import Contributions, contributions
 from regard.inside.trees.beam_tree import SearchTree
 from regard.inside.trees.recording_beam import record_tree
 from regard.inside.trees.token_tree import record_tokens
-from regard.metrics.word_alignment import Links
+from regard.metrics.links import Links
 from regard.models.coreference_head import CoreferenceHead
 from regard.models.edits import EditList
 from regard.models.folders import folder as folders

@@ -17,8 +17,8 @@ from regard.experiments.notes import Listener, Note, Stop
 from regard.experiments.scores import Expected
 from regard.experiments.training import train_run
 from regard.inference.generation_settings import DecodeConfig
+from regard.metrics.links import AlignmentScore, GoldLinks
 from regard.metrics.translation import MetricScore, bleu
-from regard.metrics.word_alignment import AlignmentScore, GoldLinks
 from regard.text.text_tables import TranslationTextConfig
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World

@@ -24,7 +24,7 @@ from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.token_tree import TokenTree
 from regard.inside.trees.tree_nodes import BeamNode, TreeHypothesis
 from regard.metrics.intervals import Interval
-from regard.metrics.word_alignment import GoldLinks
+from regard.metrics.links import GoldLinks
 from regard.views.papers_view import papers_record
 from regard.views.run_curves import Curves
 from regard.views.view_record import ViewRecord

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from regard.api import load
-from regard.metrics.word_alignment import HOW, flipped, format_pharaoh, parse_gold, symmetrised
+from regard.metrics.links import HOW, flipped, format_pharaoh, parse_gold, symmetrised
 from verb import run
 
 

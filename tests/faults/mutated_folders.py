@@ -121,7 +121,7 @@ def _build_marian(folder: Path) -> None:
     from regard.models.facts import change
     from regard.models.folders import folder as folders
     from regard.models.papers import marian
-    from regard.text.tokenizers.marian_pieces import MarianTokenizer
+    from regard.text.tokenizers.marian_spm import MarianTokenizer
 
     files = folder.with_name("spm")
     files.mkdir()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.core.errors import BadInput
-from regard.data.readers.readers_by_task import read
+from regard.data.readers.by_task import read
 from regard.inference.role_labeller import RoleLabeller, legal_transitions, split_input
 from regard.layers.crf import best_labels
 from regard.models.label_heads import TokenLabelHead

@@ -16,7 +16,7 @@ from regard.inside.align import (
     extract_links,
     multiply_directions,
 )
-from regard.metrics.word_alignment import GoldLinks, flipped
+from regard.metrics.links import GoldLinks, flipped
 
 # "le chat noir" for "the black cat": four rows (the last predicts the end), four source columns
 # (the last is the end mark). Rows are sharp and in the order of prediction.

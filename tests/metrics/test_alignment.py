@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
-from regard.metrics.word_alignment import (
+from regard.metrics.links import (
     AlignmentScore,
     GoldLinks,
     alignment_error_rate,

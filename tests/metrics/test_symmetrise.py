@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
-from regard.metrics.word_alignment import HOW, flipped, parse_gold, symmetrised
+from regard.metrics.links import HOW, flipped, parse_gold, symmetrised
 
 SIZE = 6
 index = st.integers(0, SIZE - 1)

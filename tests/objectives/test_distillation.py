@@ -16,9 +16,9 @@ from regard.core.errors import BadInput
 from regard.models import start as starts
 from regard.models.facts import change
 from regard.models.folders import folder as folders
+from regard.objectives.by_name import ObjectiveTables
 from regard.objectives.distillation import Distillation, Teacher
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.objective_tables import ObjectiveTables
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.training.distributed import World

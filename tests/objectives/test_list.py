@@ -4,9 +4,9 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.models.papers import LINEAGE
+from regard.objectives.by_name import OBJECTIVES, ObjectiveTables, objectives_config
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence, SentenceOrder
-from regard.objectives.objective_tables import OBJECTIVES, ObjectiveTables, objectives_config
 from regard.objectives.sum import Sum
 from regard.training.recipe import read
 from small_documents import RECIPE

@@ -18,7 +18,7 @@ from regard.models.facts import change
 from regard.models.folders import folder as folders
 from regard.models.papers import marian, transformer
 from regard.models.papers.transformer import LAPTOP
-from regard.text.tokenizers.marian_pieces import MarianTokenizer
+from regard.text.tokenizers.marian_spm import MarianTokenizer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 

@@ -16,7 +16,7 @@ from regard.models.label_heads import LabelHead, MLMHead
 from regard.models.papers import modernbert
 from regard.models.pools import FirstToken, MeanPool
 from regard.models.positions import Rotary
-from regard.objectives.objective_tables import ObjectiveTables
+from regard.objectives.by_name import ObjectiveTables
 from regard.weights.files import read_folder, write_tensors
 from small_tokenizers import write_tokenizer
 

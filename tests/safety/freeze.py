@@ -25,7 +25,7 @@ from regard.experiments.bulk.result_file import SavedProgress
 from regard.models.facts import paths
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.label_heads import LabelHead
-from regard.objectives.objective_tables import OBJECTIVES
+from regard.objectives.by_name import OBJECTIVES
 from safety import frozen_folders as frozen
 from safety.listings import write_listings
 from safety.marian import write_marian

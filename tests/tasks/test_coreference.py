@@ -9,8 +9,8 @@ import torch
 
 import regard
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import CoreferenceExample, PronounQuestion
-from regard.data.readers.readers_by_task import read
 from regard.tasks.coreference import decision
 from regard.training.recipe import make_recipe, task_of
 from verb import run

@@ -10,7 +10,7 @@ import regard
 from marian_folders import quietly, reference_model, reference_tokenizer
 from regard.data.toy_language import corpus as toy
 from regard.generation import Beam, Greedy
-from regard.text.tokenizers.marian_pieces import MarianTokenizer
+from regard.text.tokenizers.marian_spm import MarianTokenizer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import SaveEvent

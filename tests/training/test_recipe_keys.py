@@ -12,7 +12,7 @@ from regard.core.config import Config
 from regard.core.errors import BadInput
 from regard.data.data_tables import FilesConfig, LinksConfig
 from regard.models.model_tables import StartConfig
-from regard.objectives.objective_tables import OBJECTIVES
+from regard.objectives.by_name import OBJECTIVES
 from regard.tasks.components import TASKS
 from regard.training.distributed import World
 from regard.training.loop import train

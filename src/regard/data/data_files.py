@@ -13,10 +13,10 @@ from regard.core.errors import BadInput, first_names
 from regard.core.files import is_there, reading, write_text
 from regard.data.data_facts import DataFacts, Line, describe_sets
 from regard.data.file_formats import COLUMNS_IN, FORMATS, format_of
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import ExampleContent
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.image_files import image_files
-from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import Lines, Source, read_pairs, read_texts
 from regard.data.readers.table_files import Column, JsonLines
 from regard.data.readers.text_files import suffix_of, text_blocks

@@ -9,11 +9,11 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from regard.core.config import Config
 from regard.core.errors import BadInput, did_you_mean, shown
 from regard.core.files import is_there, write_text
+from regard.data.readers.by_task import input_columns, read
 from regard.data.readers.document_files import DocumentSource, TextFile, document_source
 from regard.data.readers.examples import Example
 from regard.data.readers.fields import Dropped
 from regard.data.readers.memory import MemoryExamples
-from regard.data.readers.readers_by_task import input_columns, read
 from regard.data.readers.sources import Headings, Lines, Source
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.text_files import STDIN, read_lines

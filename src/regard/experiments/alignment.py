@@ -30,7 +30,7 @@ from regard.inside.align import (
     record,
 )
 from regard.inside.align import align as extract
-from regard.metrics.word_alignment import (
+from regard.metrics.links import (
     AlignmentScore,
     GoldLinks,
     Links,

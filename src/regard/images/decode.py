@@ -95,7 +95,8 @@ def decode_picture(
                 if (pixels := math.prod(image.size)) > MOST_PIXELS:
                     size = "{:,} × {:,}".format(*image.size)
                     raise BadInput(f"{size} pixels, more than the limit of {MOST_PIXELS:,}")
-                stack.enter_context(_budget.reserved(pixels))
+                if _budget is not None:
+                    stack.enter_context(_budget.reserved(pixels))
                 if image.format != "JPEG":  # which is decoded at a smaller size
                     check_memory(image)
                 shape = _reduce(image, target)
@@ -124,22 +125,7 @@ def check_memory(image: "Image") -> None:
         raise BadInput(f"{size} pixels of mode {image.mode} need {memory}")
 
 
-class PixelBudget:
-    """Limit of the pixels decoded at once; this base class has none: one image at a time."""
-
-    @contextmanager
-    def reserved(self, pixels: int) -> Iterator[None]:
-        """Wait until this number of pixels fits, and reserve them during the block."""
-        yield
-
-
-_budget = PixelBudget()
-
-
-def share_budget(budget: PixelBudget) -> None:
-    """Set the budget of this process."""
-    global _budget
-    _budget = budget
+_budget: "SharedBudget | None" = None  # of a worker; other processes decode one image at a time
 
 
 def _reduce(image: "Image", target: Callable[[Size], Size] | None) -> Size:
@@ -309,7 +295,7 @@ def _work(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:
     return [*map(work, items)]
 
 
-class SharedBudget(PixelBudget):
+class SharedBudget:
     """Limit of the pixels that all workers decode at once; a larger image is decoded alone."""
 
     def __init__(self, context: BaseContext, most: int = PIXELS):
@@ -318,6 +304,7 @@ class SharedBudget(PixelBudget):
 
     @contextmanager
     def reserved(self, pixels: int) -> Iterator[None]:
+        """Wait until this number of pixels fits, and reserve them during the block."""
         with self.changed:
             fits = self.most - pixels
             self.changed.wait_for(lambda: not self.held.value or self.held.value <= fits)
@@ -330,11 +317,12 @@ class SharedBudget(PixelBudget):
                 self.changed.notify_all()
 
 
-def _begin(budget: PixelBudget) -> None:
+def _begin(budget: SharedBudget) -> None:
     """Initialise a worker: share the budget of pixels, and end when the parent process ends.
 
     Ctrl-C is left to the parent.
     """
-    share_budget(budget)
+    global _budget
+    _budget = budget
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()

@@ -19,13 +19,7 @@ from regard.core.tape import Tape
 from regard.data.batches.packing import inference_batches
 from regard.inference.translator import Translator
 from regard.inside.attention.attention_map import Groups, merge
-from regard.metrics.word_alignment import (
-    AlignmentScore,
-    GoldLinks,
-    Links,
-    alignment_error_rate,
-    flipped,
-)
+from regard.metrics.links import AlignmentScore, GoldLinks, Links, alignment_error_rate, flipped
 from regard.models.attention_site import AttentionSite, require_cross_attention
 from regard.text.segmentation import Segmentation, tokens_of_words
 from regard.text.words import Spans, word_spans

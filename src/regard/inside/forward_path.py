@@ -29,7 +29,7 @@ from regard.models.heads import AnyHead
 from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.objective_tables import OBJECTIVES
+from regard.objectives.by_name import OBJECTIVES
 from regard.views.view_record import ViewRecord
 
 PACKAGE = Path(__file__).parents[1]

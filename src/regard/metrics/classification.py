@@ -14,14 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from regard.core.errors import BadInput
-from regard.metrics.intervals import (
-    SAMPLES,
-    SEED,
-    ExampleStatistics,
-    FloatArray,
-    interval,
-    resampled,
-)
+from regard.metrics.intervals import BOOTSTRAP, ExampleStatistics, FloatArray, interval, resampled
 from regard.metrics.translation import Lines, MetricScore
 
 Measure = Callable[[FloatArray], float]
@@ -237,7 +230,7 @@ def in_percent(
     """Score in percent of a fraction; ``drawn`` are its resampled values, or None."""
     if drawn is None:
         return MetricScore(name, 100 * share, signature, None, statistics)
-    signature = f"{signature}|bs:{SAMPLES}|seed:{SEED}"
+    signature = f"{signature}|{BOOTSTRAP}"
     return MetricScore(name, 100 * share, signature, interval(100 * drawn), statistics)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from regard.core.errors import BadInput
 from regard.metrics.classification import ITEM_MEASURES, f1, harmonic_mean, share_scores
-from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
+from regard.metrics.intervals import BOOTSTRAP, FloatArray, interval, resampled
 from regard.metrics.translation import MetricScore
 
 Mention = Hashable
@@ -189,7 +189,7 @@ def pronoun_scores(
     bias = MetricScore(BIAS, _bias(statistics.sum(0)), signature)
     if with_interval:
         drawn = interval(resampled(statistics, _bias))
-        bias = MetricScore(BIAS, bias.value, f"{signature}|bs:{SAMPLES}|seed:{SEED}", drawn)
+        bias = MetricScore(BIAS, bias.value, f"{signature}|{BOOTSTRAP}", drawn)
     return [*scores, bias]
 
 

@@ -19,6 +19,7 @@ from regard.core.errors import BadInput
 
 SAMPLES = 1000
 SEED = 12345
+BOOTSTRAP = f"bs:{SAMPLES}|seed:{SEED}"  # in signatures
 LEAST_EXAMPLES = 50  # of a bootstrap test: 10 reject 9% of true hypotheses at a level of 5%
 # 97.5% quantiles of Student's t distribution, for 1 to 10 degrees of freedom.
 STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)

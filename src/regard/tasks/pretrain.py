@@ -34,11 +34,7 @@ from regard.models.facts import change
 from regard.models.folders.loaded_model import LoadedModel
 from regard.models.macs import RowLengths
 from regard.models.trunk_with_heads import TrunkWithHeads
-from regard.objectives.objective_tables import (
-    ObjectiveTables,
-    objectives_config,
-    paper_with_objectives,
-)
+from regard.objectives.by_name import ObjectiveTables, objectives_config, paper_with_objectives
 from regard.objectives.sum import Sum
 from regard.tasks.plan import Plan, resolve_encoder_decoder, resolve_trunk
 from regard.tasks.run_paths import RunPaths

@@ -24,11 +24,7 @@ from regard.tasks.plan import WORD_VECTORS, Plan, resolve_encoder_decoder
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import DevScores, Prepared, PreparedModel, Processes, TrainedModel
 from regard.text.text_tables import TranslationTextConfig
-from regard.text.tokenizers.marian_pieces import (
-    MarianPieces,
-    MarianTokenizer,
-    train_marian_tokenizer,
-)
+from regard.text.tokenizers.marian_spm import MarianPieces, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import ChoiceExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.readers_by_task import read
 
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
 ROW = '0,v1,1,"He sits. He","He sits, then.",He,gold,"stands, up.","says ""no"".",runs.,"sle\neps."'

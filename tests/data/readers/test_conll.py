@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import TaggedExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.readers_by_task import read
 from regard.data.readers.text_files import TO_UTF8
 
 NER = (

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.coreference_documents import sentence_spans
 from regard.data.readers.examples import CoreferenceExample, PronounQuestion
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.memory import MemoryExamples
-from regard.data.readers.readers_by_task import read
 
 
 def column_line(word, marks, speaker="-", name="bc/a/0"):

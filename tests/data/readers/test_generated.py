@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.generated import COUNTS, LENGTH, LONGEST, SHORTEST, WORDS
-from regard.data.readers.readers_by_task import read
 
 
 def test_texts_repeat_their_first_words():

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import GLUE_TASKS, glue
-from regard.data.readers.readers_by_task import read
 from regard.data.readers.text_files import TO_UTF8
 
 MNLI = (

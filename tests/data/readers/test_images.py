@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.image_files import image_files
-from regard.data.readers.readers_by_task import read
 from regard.images.decode import FEW
 
 DRAW = np.random.default_rng(0)

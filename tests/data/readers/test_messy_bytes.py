@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import BadInput, DataWarning
+from regard.data.readers.by_task import read
 from regard.data.readers.document_files import SentenceFile, TextFile
-from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import Lines
 from regard.data.readers.text_files import read_lines
 

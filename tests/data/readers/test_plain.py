@@ -6,9 +6,9 @@ import re
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import READERS, read
 from regard.data.readers.examples import LabelledExample, TaggedExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.readers_by_task import READERS, read
 from regard.data.readers.table_files import Csv, Table, read_cells
 
 

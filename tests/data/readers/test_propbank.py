@@ -5,9 +5,9 @@ import json
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import Frame, RoleExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.readers_by_task import read
 from regard.metrics.entities import LabelledSpan
 from small_roles import GLOBAL, SENTENCES, brackets, write_roles
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.data.readers.fields import DropCounts
-from regard.data.readers.readers_by_task import read
 
 CONTEXT = "Émile 𝄞 sang. He sang well."
 

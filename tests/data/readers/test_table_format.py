@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from regard.core.errors import BadInput, DataWarning
 from regard.data.data_tables import FilesConfig
+from regard.data.readers.by_task import read
 from regard.data.readers.fields import NAN, DropCounts
 from regard.data.readers.plain import labelled
-from regard.data.readers.readers_by_task import read
 from regard.data.readers.sources import read_pairs
 from regard.data.readers.table_files import Csv, JsonLines, Parquet, Table, read_cells
 from regard.data.readers.table_format import TableFormat, find_delimiter, is_header

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
+from regard.data.readers.by_task import read
 from regard.data.readers.examples import LabelledExample
 from regard.data.readers.fields import DropCounts
 from regard.data.readers.glue import tree
-from regard.data.readers.readers_by_task import read
 
 LINE = "(3 (2 It) (4 (2 really) (3 works)))"
 

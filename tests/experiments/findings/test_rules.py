@@ -16,8 +16,8 @@ from regard.experiments.studies.agreement import AgreementScores, VerbChoice
 from regard.experiments.studies.agreement_data import agreement_sentences
 from regard.inside.pruning.curve import CurvePoint, PruningCurve
 from regard.metrics.intervals import ExampleStatistics, Interval
+from regard.metrics.links import GoldLinks
 from regard.metrics.translation import MetricScore
-from regard.metrics.word_alignment import GoldLinks
 
 ABOVE, OPEN, BELOW = Interval(1.0, 2.0), Interval(-1.0, 2.0), Interval(-2.0, -1.0)
 OUTCOMES = [

@@ -23,7 +23,7 @@ print(*sorted(names), "torch" if "torch" in sys.modules else "")
 """
 FOUND = """
 from regard.models.papers import KINDS, PAPERS, paper
-from regard.objectives.objective_tables import OBJECTIVES
+from regard.objectives.by_name import OBJECTIVES
 from regard.tasks.components import TASKS
 """
 

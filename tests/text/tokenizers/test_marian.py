@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from marian_folders import CODES, reference_tokenizer, sentences, write_text
 from regard.core.errors import BadInput
 from regard.text.text_tables import EncoderTextConfig, TranslationTextConfig
-from regard.text.tokenizers.marian_pieces import FILES, MarianTokenizer, train_marian_tokenizer
+from regard.text.tokenizers.marian_spm import FILES, MarianTokenizer, train_marian_tokenizer
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,
     train_translation_tokenizer,

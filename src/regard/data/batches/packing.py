@@ -3,6 +3,8 @@
 Lengths include special tokens: one number per example, or one column per side (source, target).
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from regard.core.batch import BatchLimits
@@ -53,6 +55,16 @@ def inference_batches(
     short = order[fits]
     batches = _as_lists(short, _greedy_ends(columns[short], limits))
     return [[int(i)] for i in order[~fits]] + batches
+
+
+def successive_groups(sizes: Sequence[int] | np.ndarray, room: int) -> Iterator[tuple[int, int]]:
+    """[first, last) of successive groups, each filled up to ``room``, with one member at least."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(ends):
+        before = ends[first] - sizes[first]
+        last = max(first + 1, int(np.searchsorted(ends, before + room, side="right")))
+        yield first, last
+        first = last
 
 
 def _columns(lengths: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ from regard.core.files import (
     writing,
 )
 from regard.core.workers import StartWorkers
+from regard.data.batches.packing import successive_groups
 from regard.data.counter_rng import ONES_IN_BYTE
 from regard.data.readers.fields import DropCounts, Dropped
 from regard.data.readers.sources import Source
@@ -288,14 +289,6 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def encode_chunk(encode: Encode, texts: list[str]) -> Sequence[Ids]:
-    """Encode texts; returns a row for every text."""
-    rows = encode(texts)
-    if len(rows) != len(texts):
-        raise ValueError("the encoder gave fewer or more rows than it was given texts")
-    return rows
-
-
 def encode_chunks(
     encoders: Sequence[Encode],
     chunks: Iterable[Sequence[list[str]]],
@@ -320,8 +313,11 @@ def _pack_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[
 
 
 def _encode_sides(encoders: Sequence[Encode], sides: Sequence[list[str]]) -> list[Sequence[Ids]]:
-    pairs = zip(encoders, sides, strict=True)
-    return [encode_chunk(encode, texts) for encode, texts in pairs]
+    """A row for every text of every side."""
+    rows = [encode(texts) for encode, texts in zip(encoders, sides, strict=True)]
+    if [*map(len, rows)] != [*map(len, sides)]:
+        raise ValueError("the encoder gave fewer or more rows than it was given texts")
+    return rows
 
 
 def read_lengths(path: Path) -> Iterator[np.ndarray]:
@@ -343,7 +339,8 @@ def read_blocks(paths: Sequence[Path]) -> Iterator[list[list[np.ndarray]]]:
     with ExitStack() as opened:
         files = [opened.enter_context(with_suffix(path, ".bin").open("rb")) for path in paths]
         for lengths in zip(*map(read_lengths, paths), strict=True):
-            for rows in _blocks(np.sum(lengths, axis=0)):
+            for first, last in successive_groups(np.sum(lengths, axis=0), BLOCK):
+                rows = slice(first, last)
                 yield [
                     np.split(
                         np.fromfile(file, kind, int(length[rows].sum())),
@@ -351,16 +348,6 @@ def read_blocks(paths: Sequence[Path]) -> Iterator[list[list[np.ndarray]]]:
                     )
                     for file, kind, length in zip(files, kinds, lengths, strict=True)
                 ]
-
-
-def _blocks(lengths: np.ndarray) -> Iterator[slice]:
-    """Slices of successive rows whose lengths add up to ``BLOCK`` at most, or of a longer row."""
-    ends, first = np.cumsum(lengths), 0
-    while first < len(ends):
-        before = ends[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + BLOCK, side="right")))
-        yield slice(first, last)
-        first = last
 
 
 def shard_path(folder: Path, name: str) -> Path:

@@ -9,7 +9,7 @@ from regard.core.errors import BadInput
 from regard.data.readers.fields import Dropped
 from regard.data.readers.sources import Source, read_pairs
 from regard.data.readers.text_files import numbered_lines, read_lines
-from regard.metrics.word_alignment import GoldLinks, parse_gold
+from regard.metrics.links import GoldLinks, parse_gold
 from regard.text.words import Spans
 
 Pairs = list[tuple[str, str]]

@@ -6,12 +6,13 @@ A row is a sentence (Lee et al., 2017), or a segment of as many whole sentences 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice, pairwise
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
 from regard.core.batch import TokenRow
 from regard.core.errors import BadInput
+from regard.data.batches.packing import successive_groups
 from regard.data.readers.examples import Mention
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
@@ -55,7 +56,7 @@ class DocumentRows:
 
     def divided(self, most: int) -> Iterator["DocumentRows"]:
         """Documents of successive rows, of at most ``most`` tokens each, or of one row."""
-        for first, last in _groups([len(row.tokens) for row in self.rows], most):
+        for first, last in successive_groups([len(row.tokens) for row in self.rows], most):
             begin, end = np.searchsorted(self.places[:, 0], [first, last])
             places = self.places[begin:end] - [first, 0, 0]
             rows, parts = self.rows[first:last], self.parts[begin:end]
@@ -87,7 +88,9 @@ def _rows(
         raise BadInput(f"rows of {limit} tokens have no room for a word beside special tokens")
     parts = [part for sentence in sentences for part in _divided(sentence, room)]
     sizes = [sum(map(len, part)) for part in parts]
-    groups = _groups(sizes, room or sum(sizes)) if segment else pairwise(range(len(parts) + 1))
+    groups = (
+        successive_groups(sizes, room or sum(sizes)) if segment else pairwise(range(len(parts) + 1))
+    )
     rows, places = [], list[tuple[int, int, int]]()
     for number, (first, last) in enumerate(groups):
         words = [*chain(*parts[first:last])]
@@ -102,15 +105,5 @@ def _rows(
 
 def _divided(words: Pieces, room: int | None) -> list[Pieces]:
     """Parts of a sentence that fit a row; a word that is too long is a part of its own."""
-    groups = _groups([*map(len, words)], sum(map(len, words)) if room is None else room)
+    groups = successive_groups([*map(len, words)], sum(map(len, words)) if room is None else room)
     return [words[first:last] for first, last in groups]
-
-
-def _groups(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """[first, last) of successive groups, each filled up to ``room``, with one member at least."""
-    ends, first = [*accumulate(sizes)], 0
-    while first < len(sizes):
-        before = ends[first] - sizes[first]
-        last = int(np.searchsorted(ends, before + room, side="right"))
-        yield first, max(last, first + 1)
-        first = max(last, first + 1)

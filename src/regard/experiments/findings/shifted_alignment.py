@@ -19,7 +19,7 @@ from regard.experiments.findings.finding import (
 )
 from regard.inside.align import AlignmentMethod, candidate_methods, extract_links, record
 from regard.metrics.intervals import FloatArray, Interval, interval, resampled
-from regard.metrics.word_alignment import GoldLinks, Links, alignment_error_rate
+from regard.metrics.links import GoldLinks, Links, alignment_error_rate
 from regard.text.words import spaced_spans
 from regard.views.line_chart import Chart, ChartLine
 from regard.views.palette import PAGE

@@ -21,7 +21,7 @@ from regard.experiments.options import (
     TOKENIZE,
     WORKERS,
 )
-from regard.metrics.word_alignment import Symmetrisation
+from regard.metrics.links import Symmetrisation
 
 DEFAULT_COVERAGE = "0:1:0.1"
 Method = Literal["importance", "gates", "random"]

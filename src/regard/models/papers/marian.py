@@ -34,7 +34,7 @@ from regard.models.positions import Sinusoid
 from regard.models.tokens import Tokens
 from regard.models.transformer import Stack
 from regard.models.trunk import Trunk
-from regard.text.tokenizers.marian_pieces import SOURCE, TARGET, VOCAB, MarianTokenizer
+from regard.text.tokenizers.marian_spm import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap
 

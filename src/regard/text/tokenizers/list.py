@@ -7,7 +7,7 @@ from typing import cast
 from regard.text.text_tables import EncoderTextConfig
 from regard.text.tokenizers import FAMILIES, family_of_kind
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.tokenizers.marian_pieces import MarianTokenizer
+from regard.text.tokenizers.marian_spm import MarianTokenizer
 from regard.text.tokenizers.plain_tokenizer import PlainTokenizer, train_subwords
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.tokenizers.t5 import T5Tokenizer
