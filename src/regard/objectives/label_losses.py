@@ -5,6 +5,7 @@ A row has one target, or each of its tokens has one, most of which are ignored.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import nan
 from typing import ClassVar
 
@@ -13,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.core.batch import IGNORED, Batch, Ids, Limits, PackedTokens, TokenRow
+from regard.core.batch import IGNORED, Batch, BatchLimits, Ids, Limits, PackedTokens, TokenRow
 from regard.layers.crf import log_partition, path_score
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.label_heads import TransitionHead
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.objective import GroupObjective, Objective, padded
+from regard.objectives.objective import Objective, Target, padded
 from regard.text.label_sets import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
@@ -171,6 +172,24 @@ class SpanExtraction(Objective[tuple[TokenRow, tuple[int, int]], tuple[int, int]
         both = padded_BLV.transpose(1, 2).flatten(0, 1)  # first and last token in turn
         loss, likelihood = smoothed_cross_entropy(both, batch.targets[self.head].flatten())
         return loss / 2, likelihood / 2
+
+
+class GroupObjective(Objective[tuple[Sequence[TokenRow], Target], Target]):
+    """Base class of objectives of examples (rows of tokens, target), of as many rows each."""
+
+    @property
+    def rows_per_example(self) -> int:
+        """Number of rows of an example."""
+        raise NotImplementedError
+
+    def length(self, example: tuple[Sequence[TokenRow], Target]) -> tuple[int, ...]:
+        return tuple(len(row.tokens) for row in example[0])
+
+    def read(self, rows: Sequence[Sequence[TokenRow]], limits: Limits = None) -> PackedTokens:
+        if limits is not None:
+            every = self.rows_per_example * limits.tokens, self.rows_per_example * limits.rows
+            limits = BatchLimits(*every, limits.longest)
+        return super().read([*chain(*rows)], limits)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,13 @@
 """Base class of objectives: examples → batch → one forward pass → loss of one head."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.batch import (
-    Batch,
-    BatchLimits,
-    Ids,
-    Limits,
-    PackedTokens,
-    TokenRow,
-    as_row,
-    pack_texts,
-)
+from regard.core.batch import Batch, Ids, Limits, PackedTokens, as_row, pack_texts
 from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.trunk_with_heads import Outputs
@@ -115,24 +105,6 @@ class Objective(Generic[Item, Target]):
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """(loss, negative log-likelihood) from the outputs of the model, summed over the batch."""
         raise NotImplementedError
-
-
-class GroupObjective(Objective[tuple[Sequence[TokenRow], Target], Target]):
-    """Base class of objectives of examples (rows of tokens, target), of as many rows each."""
-
-    @property
-    def rows_per_example(self) -> int:
-        """Number of rows of an example."""
-        raise NotImplementedError
-
-    def length(self, example: tuple[Sequence[TokenRow], Target]) -> tuple[int, ...]:
-        return tuple(len(row.tokens) for row in example[0])
-
-    def read(self, rows: Sequence[Sequence[TokenRow]], limits: Limits = None) -> PackedTokens:
-        if limits is not None:
-            every = self.rows_per_example * limits.tokens, self.rows_per_example * limits.rows
-            limits = BatchLimits(*every, limits.longest)
-        return super().read([*chain(*rows)], limits)
 
 
 class PairObjective(Objective[tuple[Ids, Ids], Ids]):

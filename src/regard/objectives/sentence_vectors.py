@@ -30,7 +30,8 @@ from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.row_pooling import RowPooling
 from regard.models.trunk_with_heads import Outputs
-from regard.objectives.objective import GroupObjective, padded
+from regard.objectives.label_losses import GroupObjective
+from regard.objectives.objective import padded
 
 TextGroup = tuple[Sequence[TokenRow], float]  # rows of the texts; their score, or NaN: not learned
 TEXTS = "texts"  # targets of in-batch negatives: numbers (N, S) of texts, equal for equal texts

@@ -221,10 +221,6 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
-    def is_divided(self, step: int) -> bool:
-        """Whether the tensors of a checkpoint are in pieces, written by several processes."""
-        return bool(_shards(self._state(step)))
-
     def _verified(
         self, step: int, only: Sequence[str] | None = None, share: slice = EVERY
     ) -> CheckpointState:
