@@ -119,20 +119,25 @@ def test_what_cannot_be_captured_has_free_shapes(corpus, tmp_path, setting):
     assert model._collate(examples).inputs.source.layout.lengths == (6,)
 
 
-@pytest.fixture(scope="module")
-def learned(tmp_path_factory):
-    """A model with attention that has learnt to reverse a few words."""
-    corpus = write_recipes(tmp_path_factory.mktemp("short"), train=500, longest=3)
-    every = [f"train.{what}_every=200" for what in ("report", "evaluate", "checkpoint")]
+def trained(corpus, steps):
+    """A model with attention."""
+    every = [f"train.{what}_every={steps}" for what in ("report", "evaluate", "checkpoint")]
     wider = ("model.change.width=32", "model.change.embedding=32", "model.change.dropout=0.0")
-    run = prepared(corpus, corpus / "run", "bahdanau", "train.steps=200", *every, *wider, STARK)
+    settings = (f"train.steps={steps}", *every, *wider, STARK)
+    run = prepared(corpus, corpus / "run", "bahdanau", *settings)
     *_, ended = train(run.job)
     run.finish(ended.progress)
     return load(run.model_folder, "cpu")
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return trained(write_recipes(tmp_path_factory.mktemp("few"), train=100, longest=3), 40)
+
+
 @pytest.mark.slow
-def test_it_learns_to_reverse_and_every_search_runs(learned):
+def test_it_learns_to_reverse_and_every_search_runs(tmp_path):
+    learned = trained(write_recipes(tmp_path, train=500, longest=3), 200)
     texts, wanted = ["ada bit cow", "dog", "elf fox"], ["cow bit ada", "dog", "fox elf"]
     for search in (Greedy(), Beam(3), Beam(3, coverage=0.1), Sample(top_k=1), Exact(length="none")):
         found = [one[0].text for one in learned.translate(texts, search)]
@@ -141,37 +146,37 @@ def test_it_learns_to_reverse_and_every_search_runs(learned):
     assert [one[0].text for one in both.translate(texts, Beam(2))] == wanted
 
 
-def test_translations_do_not_depend_on_the_batch(learned):
+def test_translations_do_not_depend_on_the_batch(model):
     texts = ["ada bit cow dog", "elf", "fox gnu hen", "jay kid", "owl pig rat sow ada bit"]
-    one_by_one = [learned.translator.with_limits(1).translate([text], Beam(3))[0] for text in texts]
-    together = learned.translate(texts, Beam(3))
+    one_by_one = [model.translator.with_limits(1).translate([text], Beam(3))[0] for text in texts]
+    together = model.translate(texts, Beam(3))
     for alone, among in zip(one_by_one, together, strict=True):
         assert [one.text for one in alone] == [one.text for one in among]
         assert alone[0].score == pytest.approx(among[0].score, abs=1e-5)
 
 
-def test_look_and_align_read_its_attention(learned):
-    seen = learned.look("ada bit cow")
+def test_look_and_align_read_its_attention(model):
+    seen = model.look("ada bit cow")
     assert [one.name for one in seen.maps] == ["cross"]
     assert len(seen.maps[0].layers) == 1
     assert "ada" in seen.text(80) and seen.html().startswith("<!doctype html>")
-    assert learned.alignment_method.layer == 0
-    (links,) = learned.align([("ada bit cow", "cow bit ada")])
+    assert model.alignment_method.layer == 0
+    (links,) = model.align([("ada bit cow", "cow bit ada")])
     assert links and all(0 <= i < 3 and 0 <= j < 3 for i, j in links)
-    assert learned.score([("ada bit", "bit ada")])[0][-1] < 0
-    states = learned.encode(["ada bit"], layer=1)
-    assert states[0].shape[1] == 64 and learned.embed(["ada"]).shape == (1, 64)
+    assert model.score([("ada bit", "bit ada")])[0][-1] < 0
+    states = model.encode(["ada bit"], layer=1)
+    assert states[0].shape[1] == 64 and model.embed(["ada"]).shape == (1, 64)
 
 
-def test_a_folder_gives_it_back(learned, tmp_path):
-    learned.save(tmp_path / "copy")
+def test_a_folder_gives_it_back(model, tmp_path):
+    model.save(tmp_path / "copy")
     again = load(tmp_path / "copy", "cpu")
-    assert again.facts == learned.facts and again.paper is learned.paper
-    one, other = weights_of(learned.module), weights_of(again.module)
+    assert again.facts == model.facts and again.paper is model.paper
+    one, other = weights_of(model.module), weights_of(again.module)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     with pytest.raises(BadInput, match="the hf format does not support"):
-        learned.save(tmp_path / "hf", format="hf")
+        model.save(tmp_path / "hf", format="hf")
 
 
 def test_without_attention_there_is_one_clear_line(corpus, tmp_path):

@@ -105,7 +105,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("part", "value", "reason"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_parts_are_refused_before_the_library_reads_them(part, value, reason):
+def test_hostile_parts_are_refused_before_the_library_reads_them(part, value, reason, monkeypatch):
+    if "q+w" not in reason:  # others take for ever
+        monkeypatch.setattr(bounds, "PROBE_SECONDS", 1)
     with pytest.raises(BadInput, match=reason.replace("(x+x+)+y", r"\(x\+x\+\)\+y")):
         check_content({part: value}, PATH)
 
