@@ -51,7 +51,8 @@ def losses(run, resume=False):
 
 
 def test_it_learns_and_leaves_a_model(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.report_every=20")
+    every = [f"train.{event}_every=20" for event in ("report", "evaluate", "checkpoint")]
+    run = prepared(corpus, tmp_path / "run", "train.steps=60", *every)
     events = list(train(run.job))
     assert isinstance(events[0], StartEvent)
     assert isinstance(events[-1], EndEvent) and events[-1].reason == "steps"
