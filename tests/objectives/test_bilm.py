@@ -11,8 +11,8 @@ import regard
 from regard.core.batch import IGNORED
 from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
+from regard.data.rows.block_plans import ChunkLengths
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import ChunkLengths
 from regard.models.facts import change
 from regard.models.papers import bert, elmo
 from regard.models.papers.elmo import BiLMHead

@@ -5,7 +5,8 @@ import pytest
 
 from regard.core.errors import BadInput
 from regard.data.data_tables import FilesConfig
-from regard.objectives.masked_lm import MaskedLM, MaskedLMConfig, PhraseFinder, Phrases
+from regard.objectives.lexicon_phrases import PhraseFinder, Phrases
+from regard.objectives.masked_lm import MaskedLM, MaskedLMConfig
 from regard.objectives.rows import AnnotatedRow
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import vocabulary

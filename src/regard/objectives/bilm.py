@@ -21,8 +21,8 @@ from regard.core.config import Config
 from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
 from regard.data.batches.sampler import Streams
+from regard.data.rows.block_plans import ChunkLengths, SentenceStream
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import ChunkLengths, SentenceStream
 from regard.layers.losses import smoothed_cross_entropy
 from regard.models.macs import FORWARD_AND_BACKWARD, RowLengths, first_lengths
 from regard.models.papers.elmo import BiLMHead

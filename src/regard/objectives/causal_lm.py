@@ -20,8 +20,9 @@ from regard.core.config import Config
 from regard.core.errors import BadInput
 from regard.data.batches.document_dataset import DocumentDataset, TextStreams
 from regard.data.batches.sampler import Streams
+from regard.data.rows.block_plans import ChunkLengths, TokenStream, text_rows
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import ChunkLengths, PlanRows, TokenStream, text_rows
+from regard.data.rows.row_plans import PlanRows
 from regard.layers.losses import mean_square, mean_square_change
 from regard.models.heads import NextTokenHead
 from regard.models.trunk_with_heads import Outputs, TrunkWithHeads, TrunkWithHeadsModule

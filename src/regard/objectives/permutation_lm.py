@@ -25,8 +25,9 @@ from regard.core.batch import IGNORED, TokenRow
 from regard.core.config import Config
 from regard.core.errors import BadInput
 from regard.data.counter_rng import streams, uniform
+from regard.data.rows.block_plans import FramedBlocks, TokenStream
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import FramedBlocks, PlanRows, TokenStream
+from regard.data.rows.row_plans import PlanRows
 from regard.models.papers.xlnet.two_stream import PermutationLMHead, TwoStreamModule
 from regard.models.trunk_with_heads import TrunkWithHeads, TrunkWithHeadsModule
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective, Rows

@@ -21,8 +21,9 @@ from regard.core.batch import IGNORED, Batch, Limits, SourceTarget, TokenRow, pa
 from regard.core.config import Config
 from regard.core.errors import BadInput
 from regard.data.counter_rng import streams, uniform
+from regard.data.rows.block_plans import TokenStream, text_rows
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import EpochPlan, Passage, PlanRows, TokenStream, text_rows
+from regard.data.rows.row_plans import EpochPlan, Passage, PlanRows
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.heads import AnyHead, NextTokenHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, Rows

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
+from regard.data.rows.block_plans import ChunkLengths, TokenStream, stream_chunks, text_rows
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import ChunkLengths, TokenStream, stream_chunks, text_rows
 
 SEPARATOR = 0
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=5)

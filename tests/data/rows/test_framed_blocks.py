@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.rows.block_plans import FramedBlocks, TokenStream
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import FramedBlocks, TokenStream
 from regard.text.templates import RowBuilder, Template
 
 XLNET = RowBuilder(Template("A sep cls:2", "A sep B:1 sep:1 cls:2"), {"sep": 4, "cls": 3})

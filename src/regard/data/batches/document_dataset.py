@@ -11,8 +11,9 @@ import numpy as np
 from regard.core.batch import BatchLimits
 from regard.core.errors import BadInput
 from regard.data.batches.sampler import Dataset, Streams
+from regard.data.rows.block_plans import BlockPlan, ChunkLengths, stream_chunks
 from regard.data.rows.documents import Documents
-from regard.data.rows.row_plans import BlockPlan, ChunkLengths, Passage, PlanRows, stream_chunks
+from regard.data.rows.row_plans import Passage, PlanRows
 
 Item = TypeVar("Item")
 MOST_PLANS = 64  # of a small corpus that is repeated in an epoch
