@@ -9,8 +9,8 @@ from regard.core.errors import BadInput
 from regard.serving.app import ServerSettings
 from regard.studio.app import studio_apis
 from regard.studio.branches import StartCommand, Trainings
+from regard.training.branch import origin_of
 from regard.training.metrics_log import read_log
-from regard.training.run_folder import origin_of
 from serving.running_server import running
 from small_bert import model as small_bert
 from studio.small_run import train_small_run

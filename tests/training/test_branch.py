@@ -7,9 +7,9 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.models.folders.folder import read as read_folder
+from regard.training.branch import branch_run, origin_of
 from regard.training.metrics_log import read_log
 from regard.training.recipe import read
-from regard.training.run_folder import branch_run, origin_of
 from regard.weights.files import weights_of
 from small import write_corpus
 from verb import run

@@ -24,7 +24,7 @@ from regard.training.distributed import (
     is_collective,
     poll_until,
 )
-from regard.training.loop.steps import share
+from regard.training.loop.drawn_step import share
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.training.shard_writer import ShardWriter

@@ -10,6 +10,7 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.core.files import temporary_name
+from regard.training.branch import branch_run
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import seed_everything, train
@@ -18,7 +19,6 @@ from regard.training.loop.trainer import RunningTotals
 from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.run_folder import branch_run
 from small import write_corpus
 from thread_ranks import run_ranks
 

@@ -20,8 +20,9 @@ from regard.data.batches.pair_dataset import PairDataset
 from regard.data.batches.sampler import START, Dataset, Sampler
 from regard.data.batches.shards import Chunk, TokenShard, TokenShardPair, write_staged
 from regard.training.distributed import World
-from regard.training.loop import steps as loop_steps
-from regard.training.loop.steps import DrawnSlice, read_ahead, read_steps, step_sums
+from regard.training.loop import shared_windows
+from regard.training.loop.drawn_step import DrawnSlice, read_ahead, step_sums
+from regard.training.loop.steps import read_steps
 from regard.training.loop.trainer import Trainer
 from thread_ranks import run_ranks
 
@@ -208,7 +209,7 @@ def test_slices_are_made_when_a_step_takes_them(monkeypatch):
         made.append(parts)
         return DrawnSlice(*parts)
 
-    monkeypatch.setattr(loop_steps, "DrawnSlice", counted)
+    monkeypatch.setattr(shared_windows, "DrawnSlice", counted)
     steps(2, 1, count=3, examples=400)
     assert len(made) == 2 * 3
 

@@ -15,9 +15,9 @@ from regard.core.pytree import tensors_in
 from regard.data.batches.sampler import StreamSampler
 from regard.training.distributed import World
 from regard.training.loop import train
+from regard.training.loop.drawn_step import share
 from regard.training.loop.events import ReportEvent
 from regard.training.loop.run_store import CarriedState
-from regard.training.loop.steps import share
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer
 from regard.weights.files import weights_of

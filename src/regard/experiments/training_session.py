@@ -20,13 +20,13 @@ from regard.experiments.training import (
     train_run,
     train_seeds,
 )
+from regard.training.branch import branch_run
 from regard.training.distributed import World, is_restarted
 from regard.training.loop.trainer import Diverged
 from regard.training.metrics_log import check_loggers
 from regard.training.recipe import Recipe, read, task_of
 from regard.training.recipe_files import find
 from regard.training.run import Run, Watcher
-from regard.training.run_folder import branch_run
 
 Scores = Evaluation | SeedScores | Ladder
 

@@ -17,9 +17,10 @@ from regard.serving.apis.request import APIRequest, Routes
 from regard.serving.request_errors import NotFound
 from regard.studio.branches import StartCommand, Trainings
 from regard.studio.text_records import binary
+from regard.training.branch import origin_of
 from regard.training.checkpoint import Checkpoints
 from regard.training.metrics_log import LOG, read_log, read_watch, watch_log
-from regard.training.run_folder import RECIPE, origin_of
+from regard.training.run_folder import RECIPE
 from regard.views.run_curves import Curves
 
 MOST_RUNS = 200
