@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.words import LANGUAGES, english, french
+from regard.text.hansards import LANGUAGES, english, french
 
 TEXT = st.text(st.sampled_from("aeé lqudns'’.,-1 M%«\u0301_Û\n"), max_size=40)
 

@@ -18,7 +18,7 @@ from regard.data.readers.sources import Headings, Lines, Source
 from regard.data.readers.table_format import TableFormat
 from regard.data.readers.text_files import STDIN, read_lines
 from regard.data.table_columns import TABLES, InputColumns
-from regard.text.words import LANGUAGES
+from regard.text.hansards import LANGUAGES
 
 TRAIN = "train"
 FILE_KEYS = ("source", "target", *TABLES, "headings", "file", "documents", "text")

@@ -16,7 +16,7 @@ from regard.core.errors import BadInput
 from regard.core.files import JSON, status_of
 from regard.data.readers.fields import BadExample, Dropped, filled, parsed, typed
 from regard.data.readers.text_files import STDIN, Arrivals, decoded, name_of, raw_lines, read_lines
-from regard.text.words import LANGUAGES
+from regard.text.hansards import LANGUAGES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -48,7 +48,7 @@ class Source(Protocol):
 class FileSource:
     """Base class of examples in the lines of files, all of which are ``paths``.
 
-    A source may name, for each text of an example, a language of ``regard.text.words`` by whose
+    A source may name, for each text of an example, a language of ``regard.text.hansards`` by whose
     rules words are separated (``spaced``).
     """
 
