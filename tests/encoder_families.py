@@ -1,4 +1,7 @@
-"""The families of encoders in small: what the tests of all of them (``tests/reference``) read."""
+"""The families of encoders, and of decoders that are read alone, in small.
+
+What is the same of all is tested in ``tests/reference/test_encoder_families.py``.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,12 +10,18 @@ import torch
 
 from encoder_family import Family
 from regard.core.batch import TokenRow
+from regard.models.paper import Paper
 from regard.models.papers import (
     albert,
     distilbert,
     electra,
     ernie,
+    gpt,
+    gpt2,
+    llama,
+    mistral,
     modernbert,
+    qwen2,
     roberta,
     spanbert,
     xlnet,
@@ -20,6 +29,14 @@ from regard.models.papers import (
 
 WIDTHS = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 20}
 SIZES = {**WIDTHS, "vocab_size": 60, "num_hidden_layers": 2, "max_position_embeddings": 20}
+GPT_SIZES = {"vocab_size": 60, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 20}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}
 UNTIED = {"tie_word_embeddings": False}
 MODERNBERT_IDS = {f"{role}_token_id": 0 for role in ("pad", "bos", "eos", "cls", "sep")}
 
@@ -57,6 +74,24 @@ def _with_gelu(facts: Any) -> bool:
     return all(
         getattr(head, "dense", None) == ("gelu" if head.name in ("label", "choice") else None)
         for head in facts.output_heads
+    )
+
+
+def llama_like(paper: Paper, prefix: str) -> Family:
+    """A family of decoders whose keys have fewer heads than queries."""
+    heads = {
+        "Model": None,
+        "ForCausalLM": "next_token",
+        "ForSequenceClassification": "label",
+        "ForTokenClassification": "token_label",
+        "ForQuestionAnswering": "span",
+    }
+    return Family(
+        paper,
+        f"{prefix}Config",
+        {**SIZES, "num_key_value_heads": 1},
+        {prefix + kind: head for kind, head in heads.items()},
+        stored=({"rope_scaling": LLAMA3},),
     )
 
 
@@ -132,6 +167,46 @@ FAMILIES = {
         pooled=frozenset({"ErnieModel"}),
         stored=tuple({"use_task_id": use, "task_type_vocab_size": 5} for use in (True, False)),
     ),
+    "gpt": Family(
+        gpt.PAPER,
+        "OpenAIGPTConfig",
+        GPT_SIZES,
+        {
+            "OpenAIGPTModel": None,
+            "OpenAIGPTLMHeadModel": "next_token",
+            "OpenAIGPTDoubleHeadsModel": "next_token choice",
+            "OpenAIGPTForSequenceClassification": "label",
+        },
+        settings=(
+            {},
+            UNTIED,
+            {"afn": "relu", "n_head": 1},
+            {"embd_pdrop": 0.3, "layer_norm_epsilon": 1e-3},
+        ),
+        stored=({}, {"embd_pdrop": 0.3}),
+    ),
+    "gpt-2": Family(
+        gpt2.PAPER,
+        "GPT2Config",
+        GPT_SIZES,
+        {
+            "GPT2Model": None,
+            "GPT2LMHeadModel": "next_token",
+            "GPT2DoubleHeadsModel": "next_token choice",
+            "GPT2ForSequenceClassification": "label",
+            "GPT2ForTokenClassification": "token_label",
+            "GPT2ForQuestionAnswering": "span",
+        },
+        settings=(
+            {},
+            UNTIED,
+            {"activation_function": "relu", "n_inner": 20, "n_head": 1},
+            {"embd_pdrop": 0.3, "layer_norm_epsilon": 1e-3},
+        ),
+        stored=({}, {"embd_pdrop": 0.3}),
+    ),
+    "llama": llama_like(llama.PAPER, "Llama"),
+    "mistral": llama_like(mistral.PAPER, "Mistral"),
     "modernbert": MaskedFamily(
         modernbert.PAPER,
         "ModernBertConfig",
@@ -140,6 +215,7 @@ FAMILIES = {
         changes="width = 12, depth = 4, heads = 2, inner = 16, longest = 48, windows = [0, 3, 3]",
         stored=({"classifier_pooling": "mean"},),
     ),
+    "qwen2": llama_like(qwen2.PAPER, "Qwen2"),
     "roberta": Family(
         roberta.PAPER,
         "RobertaConfig",
