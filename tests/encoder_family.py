@@ -3,7 +3,7 @@ ragged rows, folders both ways, folders without tokenizer files, and fine-tuning
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,9 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 class Family:
     """A paper, its configuration class of ``transformers`` with small sizes (60 ids, 20 positions),
     and by architecture the head, or the heads ("mlm sentence_pair"), that each has.
+
+    ``settings`` of configurations are tried with every head, and ``stored`` ones come back from
+    folders. ``trained`` tells whether the facts of a model are those of a task of the family.
     """
 
     paper: Paper
@@ -39,6 +42,9 @@ class Family:
     segments: int = 1
     pooled: frozenset[str] = field(default_factory=frozenset)  # architectures with a pooler
     changes: str = "width = 12, depth = 1, heads = 2, inner = 16, longest = 48"  # of recipes
+    settings: tuple[Mapping[str, Any], ...] = ()
+    stored: tuple[Mapping[str, Any], ...] = ({},)
+    trained: Callable[[Any], bool] = lambda facts: True
 
     def reference(self, kind: str, **settings: Any) -> Any:
         """A random model of ``transformers``, whose biases and norms differ from their start."""

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import torch
-
-from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import Run, prepare
 from small_documents import RECIPE, write_animals
+from small_runs import ALONE
 
-ALONE = World(0, 1, torch.device("cpu"))
 CHANGES = (
     ('kind = "wordpiece"\n', ""),
     ("mixed = true\n", ""),

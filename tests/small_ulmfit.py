@@ -3,13 +3,10 @@
 import random
 from pathlib import Path
 
-import torch
-
-from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import Run, prepare
+from small_runs import ALONE
 
-ALONE = World(0, 1, torch.device("cpu"))
 GENERAL = ["the", "a", "fox", "owl", "hen", "sees", "hears", "."]
 REVIEWS = ["the", "film", "plot", "sees", "good", "bad", "."]
 ABOUT = """

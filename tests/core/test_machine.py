@@ -134,7 +134,9 @@ def test_torch_uses_what_is_not_hidden():
     assert torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-@pytest.mark.parametrize("first", ["import regard", "from regard.cli import main"])
+@pytest.mark.parametrize(
+    "first", [pytest.param("import regard", marks=pytest.mark.slow), "from regard.cli import main"]
+)
 def test_torch_is_configured_before_it_is_loaded(first):
     told = f"import sys; {first}; import torch; from regard.core.machine import has\n" + (
         "print(torch.backends.cpu.get_cpu_capability(), torch.cuda.is_available(), has('cuda'))"

@@ -15,15 +15,13 @@ from regard.models.papers import albert, bert, lin
 from regard.models.pools import FirstToken
 from regard.models.start import read_start, select_layers
 from regard.text.label_sets import SingleLabelSet
-from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import write_animals
+from small_runs import ALONE
 from small_teacher import write_teacher
 from small_tuning import write_tuning
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

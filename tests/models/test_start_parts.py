@@ -13,13 +13,12 @@ from regard.models.folders.loaded_model import LoadedModel
 from regard.models.papers import bahdanau, zaremba
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
-from regard.training.distributed import World
 from regard.training.recipe import make_recipe, read
 from regard.training.run import prepare
 from small import WORDS, write_corpus
 from small_labels import write_owls
+from small_runs import ALONE
 
-ALONE = World(0, 1, torch.device("cpu"))
 LSTM = {"width": 12, "embedding": 12}
 TEXTS = [" ".join(WORDS)] * 3
 

@@ -21,16 +21,14 @@ from regard.objectives.distillation import Distillation, Teacher
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_tensors, weights_of
 from small_documents import RECIPE, training_loss_of_dev, write_animals
+from small_runs import ALONE, check_resume
 from small_teacher import write_teacher
-
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -193,17 +191,7 @@ def test_the_judge_weighs_losses_as_training_does(data, tmp_path, tokens):
 @pytest.mark.parametrize("tokens", ["masked", "all"])
 def test_resume_is_exact(data, tmp_path, tokens):
     other = f"objective.distillation.tokens={tokens}"
-    straight = prepared(data, tmp_path / "a", other)
-    all_losses = [event.loss for event in reports(straight)]
-    first, seen = prepared(data, tmp_path / "b", other), []
-    for event in train(first.job):  # as if the process died between two checkpoints
-        seen += [event.loss] if isinstance(event, ReportEvent) else []
-        if len(seen) == 6:
-            break
-    second = prepared(data, tmp_path / "b", other, resume=True)
-    assert seen[:4] + [event.loss for event in reports(second, resume=True)] == all_losses
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    check_resume(lambda out, resume: prepared(data, out, other, resume=resume), tmp_path, 6, 4)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Labels learned from a teacher: loss and gradients, its predictions, and what is refused."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,16 +22,14 @@ from regard.objectives.label_distillation import LabelDistillation, with_teacher
 from regard.objectives.label_losses import Classification, TokenClassification
 from regard.text.label_sets import SingleLabelSet
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read, task_of
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small import WORDS
+from small_runs import ALONE, check_resume
 from small_tuning import write_start, write_tuning
 
-ALONE = World(0, 1, torch.device("cpu"))
 FACTS = change(bert.TINY, vocab=40, width=16, inner=32, longest=20, dropout=0.0)
 KINDS = {
     "label": (Classification, LabelHead(3)),
@@ -244,10 +243,6 @@ def prepared(corpus, out, *settings, resume=False):
     return prepare(recipe, out, ALONE, data=corpus, resume=resume)
 
 
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
-
-
 def divergence(run, corpus):
     """How far the predictions of a trained student are from those of the teacher."""
     task = task_of(run.job.recipe)
@@ -300,17 +295,7 @@ def test_the_logits_are_those_of_the_teacher_in_the_order_of_the_labels(corpus, 
 
 @pytest.mark.slow
 def test_resume_is_exact_and_reads_the_teachers_predictions_again(corpus, tmp_path):
-    straight = prepared(corpus, tmp_path / "a")
-    all_losses = losses(straight)
-    first, seen = prepared(corpus, tmp_path / "b"), []
-    for event in train(first.job):
-        seen += [event.loss] if isinstance(event, ReportEvent) else []
-        if len(seen) == 8:
-            break
-    second = prepared(corpus, tmp_path / "b", resume=True)
-    assert seen[:6] + losses(second, resume=True) == all_losses
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    check_resume(partial(prepared, corpus), tmp_path, 8, 6)
     kept = tmp_path / "b" / "data" / "teacher.safetensors"
     kept.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(BadInput, match=r"teacher.safetensors: cannot be read"):

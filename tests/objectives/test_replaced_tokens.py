@@ -19,20 +19,19 @@ from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_folder, weights_of
 from small_documents import KINDS, write_animals
+from small_runs import ALONE
 
 SUM = Sum(ReplacedTokens())
 FACTS = SUM.extend(
     SUM.fit(change(electra.BASE, vocab=60, width=16, heads=4, inner=32, depth=2, longest=20)),
     electra.PAPER.fit_heads,
 )
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""ALBERT: values of every head, folders both ways, ids without a tokenizer, and tasks."""
+"""ALBERT: sizes, groups of layers, and what it is pre-trained on."""
 
 import re
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import regard
-from encoder_family import FILES, Family
+from encoder_families import FAMILIES
+from encoder_family import FILES
 from regard.core.errors import BadInput
 from regard.models.facts import difference
 from regard.models.papers import albert, bert
@@ -14,69 +15,12 @@ from verb import run
 
 transformers = pytest.importorskip("transformers")
 
-HEADS = {
-    "AlbertModel": None,
-    "AlbertForMaskedLM": "mlm",
-    "AlbertForPreTraining": "mlm sentence_pair",
-    "AlbertForSequenceClassification": "label",
-    "AlbertForTokenClassification": "token_label",
-    "AlbertForQuestionAnswering": "span",
-    "AlbertForMultipleChoice": "choice",
-}
-SIZES = {
-    "vocab_size": 60,
-    "embedding_size": 5,
-    "hidden_size": 12,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "max_position_embeddings": 20,
-}
-POOLED = frozenset({"AlbertModel"})
-FAMILY = Family(albert.PAPER, "AlbertConfig", SIZES, HEADS, segments=2, pooled=POOLED)
-SETTINGS = (
-    {},
-    {"tie_word_embeddings": False},
-    {"hidden_act": "relu", "layer_norm_eps": 1e-3},
-    {"num_hidden_groups": 2},
-    {"num_hidden_groups": 3, "embedding_size": 12},
-    {"num_hidden_groups": 2, "inner_group_num": 2},
-)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("kind", HEADS)
-def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
-    FAMILY.check_values(kind, settings, tmp_path)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
-    FAMILY.check_conversion(kind, tmp_path)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    FAMILY.check_folder(kind, tmp_path, num_hidden_groups=2, classifier_dropout_prob=0.3)
-    FAMILY.check_folder(kind, tmp_path / "groups", num_hidden_groups=2, inner_group_num=2)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
-    FAMILY.check_new_folder(kind, tmp_path)
-
-
-def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
-    FAMILY.check_ids("AlbertModel", tmp_path)
+FAMILY = FAMILIES["albert"]
 
 
 def test_no_architecture_is_left_out():
     known = {name for name in dir(transformers) if name.startswith("AlbertFor")}
-    assert {*HEADS} == {*albert.ARCHITECTURES.heads} == {"AlbertModel"} | known
+    assert {*FAMILY.heads} == {*albert.ARCHITECTURES.heads} == {"AlbertModel"} | known
 
 
 def test_sizes_are_those_of_the_published_models():
@@ -122,12 +66,6 @@ def test_groups_of_several_layers():
         BadInput, match="inner_group_num and num_hidden_layers must be integers above 0, not 0"
     ):
         albert.HF.facts_of({"inner_group_num": 0}, ())
-
-
-@pytest.mark.parametrize("task", FILES)
-def test_every_task_trains_and_predicts(task, tmp_path):
-    model = FAMILY.check_task(task, tmp_path)
-    assert model.facts.trunk.embed.embedding_size == 128
 
 
 def test_masked_lm_with_sentence_order_trains_and_is_tuned(tmp_path):

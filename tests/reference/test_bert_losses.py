@@ -24,17 +24,16 @@ from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
+from small_runs import ALONE
 from small_tuning import write_start, write_tuning
 
 LENGTHS = (7, 3, 16, 1, 5, 9)
 FIXED = BatchLimits(64, 8, 16)
-ALONE = World(0, 1, torch.device("cpu"))
 
 
 def rows(lengths=LENGTHS):

@@ -1,75 +1,14 @@
-"""DistilBERT: values of every head, folders both ways, ids without a tokenizer, and tasks."""
-
-import json
+"""DistilBERT: its size, the dropout of its heads, and masked LM."""
 
 import pytest
 import torch
 
-from encoder_family import FILES, Family
+from encoder_families import FAMILIES
 from regard.models.facts import change
-from regard.models.folders import folder as folders
 from regard.models.label_heads import LabelHead, SpanHead
 from regard.models.papers import bert, distilbert
 
 transformers = pytest.importorskip("transformers")
-
-HEADS = {
-    "DistilBertModel": None,
-    "DistilBertForMaskedLM": "mlm",
-    "DistilBertForSequenceClassification": "label",
-    "DistilBertForTokenClassification": "token_label",
-    "DistilBertForQuestionAnswering": "span",
-    "DistilBertForMultipleChoice": "choice",
-}
-SIZES = {
-    "vocab_size": 60,
-    "dim": 12,
-    "n_layers": 2,
-    "n_heads": 3,
-    "hidden_dim": 20,
-    "max_position_embeddings": 20,
-}
-FAMILY = Family(distilbert.PAPER, "DistilBertConfig", SIZES, HEADS)
-SETTINGS = (
-    {},
-    {"tie_word_embeddings": False},
-    {"activation": "relu"},
-    {"sinusoidal_pos_embds": True, "n_layers": 1, "n_heads": 1},
-)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("kind", HEADS)
-def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
-    FAMILY.check_values(kind, settings, tmp_path)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    dropouts = {"seq_classif_dropout": 0.3, "qa_dropout": 0.4, "sinusoidal_pos_embds": True}
-    FAMILY.check_folder(kind, tmp_path, **dropouts)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
-    FAMILY.check_new_folder(kind, tmp_path)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in HEADS if HEADS[kind] != "choice"])
-def test_tensors_tell_the_head_where_no_architecture_does(kind, tmp_path):
-    FAMILY.reference(kind).save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["architectures"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (head,) = folders.read(tmp_path).facts.head_names or (None,)
-    assert head == HEADS[kind]
-
-
-def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
-    FAMILY.check_ids("DistilBertModel", tmp_path)
 
 
 def test_the_size_is_that_of_the_published_model():
@@ -97,16 +36,8 @@ def test_only_its_own_span_head_has_dropout():
     bert.HF.config_of(theirs)  # has no key for another rate
 
 
-@pytest.mark.parametrize("task", FILES)
-def test_every_task_trains_and_predicts(task, tmp_path):
-    model = FAMILY.check_task(task, tmp_path)
-    if task in ("classify", "choose"):
-        (head,) = model.facts.output_heads
-        assert (head.dropout, head.dense, head.last_only) == (0.2, "relu", True)
-
-
 def test_masked_lm_trains_on_full_rows_and_fills_masks(tmp_path):
-    model = FAMILY.pretrain(tmp_path, "masked-lm = {}\nnext-sentence = false")
+    model = FAMILIES["distilbert"].pretrain(tmp_path, "masked-lm = {}\nnext-sentence = false")
     (filled,) = model.fill(["The old [MASK] mended his nets."])
     assert len(filled.blanks) == 1 and len(filled.blanks[0]) == 5
     model.save(tmp_path / "hf", "hf")

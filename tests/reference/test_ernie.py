@@ -1,11 +1,11 @@
-"""ERNIE: values of every head with and without task vectors, folders both ways, and tasks."""
+"""ERNIE: values of every head with and without task vectors, sizes, and phrases that are masked."""
 
 import random
 
 import pytest
 import torch
 
-from encoder_family import Family
+from encoder_families import FAMILIES
 from regard.core.errors import BadInput
 from regard.models.facts import change
 from regard.models.folders import folder as folders
@@ -14,29 +14,7 @@ from verb import run
 
 transformers = pytest.importorskip("transformers")
 
-HEADS = {
-    "ErnieModel": None,
-    "ErnieForCausalLM": "mlm",
-    "ErnieForMaskedLM": "mlm",
-    "ErnieForPreTraining": "mlm sentence_pair",
-    "ErnieForNextSentencePrediction": "sentence_pair",
-    "ErnieForSequenceClassification": "label",
-    "ErnieForTokenClassification": "token_label",
-    "ErnieForQuestionAnswering": "span",
-    "ErnieForMultipleChoice": "choice",
-}
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "max_position_embeddings": 20,
-    "use_task_id": True,
-}
-FAMILY = Family(
-    ernie.PAPER, "ErnieConfig", SIZES, HEADS, segments=2, pooled=frozenset({"ErnieModel"})
-)
+FAMILY = FAMILIES["ernie"]
 
 
 def shape(number: int) -> dict[str, object]:
@@ -59,35 +37,14 @@ def shape(number: int) -> dict[str, object]:
 
 @pytest.mark.thinned
 @pytest.mark.parametrize("number", range(4))
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", FAMILY.heads)
 def test_every_head_agrees_on_ragged_rows_of_random_shapes(kind, number, tmp_path):
-    FAMILY.check_values(kind, shape(4 * [*HEADS].index(kind) + number), tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["ErnieModel", "ErnieForPreTraining", "ErnieForCausalLM"])
-def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
-    FAMILY.check_conversion(kind, tmp_path)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("tasks", [True, False])
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_folder_comes_back_bit_for_bit(kind, tasks, tmp_path):
-    FAMILY.check_folder(kind, tmp_path, use_task_id=tasks, task_type_vocab_size=5)
-
-
-@pytest.mark.parametrize("kind", ["ErnieModel", "ErnieForPreTraining", "ErnieForMaskedLM"])
-def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
-    FAMILY.check_new_folder(kind, tmp_path)
-
-
-def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
-    FAMILY.check_ids("ErnieModel", tmp_path)
+    FAMILY.check_values(kind, shape(4 * [*FAMILY.heads].index(kind) + number), tmp_path)
 
 
 def test_no_architecture_is_left_out():
     known = {name for name in dir(transformers) if name.startswith("ErnieFor")}
-    assert {"ErnieModel"} | known == {*HEADS} == {*ernie.ARCHITECTURES.heads}
+    assert {"ErnieModel"} | known == {*FAMILY.heads} == {*ernie.ARCHITECTURES.heads}
 
 
 def test_the_vector_of_the_task_is_read(tmp_path):
@@ -137,11 +94,6 @@ def test_an_empty_config_is_the_default_of_the_reference():
         expected = transformers.ErnieModel(transformers.ErnieConfig()).num_parameters()
     assert ernie.PAPER.parameters(facts) == expected
     assert change(facts, task_types=3) != facts == ernie.HF_DEFAULTS
-
-
-@pytest.mark.parametrize("task", ["classify", "answer"])
-def test_a_task_trains_and_predicts(task, tmp_path):
-    FAMILY.check_task(task, tmp_path)
 
 
 def test_phrases_are_masked_in_training(tmp_path):

@@ -1,4 +1,4 @@
-"""Llama, Mistral and Qwen2: values of every head, folders both ways, generation, and sizes."""
+"""Llama, Mistral and Qwen2: values of random shapes, keys of config.json, generation, sizes."""
 
 import json
 import random
@@ -8,56 +8,21 @@ import pytest
 import torch
 
 import regard
-from encoder_family import CLOSE, Family
-from regard.core.batch import pack_texts
+from encoder_families import FAMILIES, LLAMA3
+from encoder_family import CLOSE
 from regard.core.errors import BadInput
 from regard.generation import Beam, Greedy, cpp
 from regard.inference.generator import Ending
 from regard.layers.rotary import LinearScaling
-from regard.models.folders import folder as folders
 from regard.models.papers import llama, mistral, qwen2
 from regard.models.positions import Rotary
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")
 
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "num_key_value_heads": 1,
-    "intermediate_size": 20,
-    "max_position_embeddings": 20,
-}
-KINDS = {
-    "Model": None,
-    "ForCausalLM": "next_token",
-    "ForSequenceClassification": "label",
-    "ForTokenClassification": "token_label",
-    "ForQuestionAnswering": "span",
-}
-CHANGES = "width = 12, depth = 1, heads = 2, inner = 16, longest = 48"
-
-
-def family(paper, config):
-    heads = {config.removesuffix("Config") + kind: head for kind, head in KINDS.items()}
-    return Family(paper, config, SIZES, heads, changes=CHANGES)
-
-
-LLAMA = family(llama.PAPER, "LlamaConfig")
-MISTRAL = family(mistral.PAPER, "MistralConfig")
-QWEN2 = family(qwen2.PAPER, "Qwen2Config")
-FAMILIES = (LLAMA, MISTRAL, QWEN2)
-FAMILY = {kind: family for family in FAMILIES for kind in family.heads}
+LLAMA, MISTRAL, QWEN2 = (FAMILIES[name] for name in ("llama", "mistral", "qwen2"))
+FAMILY = {kind: family for family in (LLAMA, MISTRAL, QWEN2) for kind in family.heads}
 LM = [kind for kind in FAMILY if kind.endswith("CausalLM")]
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8,
-}
 
 
 def settings_drawn(seed: int) -> tuple[str, dict]:
@@ -100,25 +65,6 @@ def test_random_shapes_agree_on_ragged_rows(seed, tmp_path):
     """
     kind, settings = settings_drawn(seed)
     FAMILY[kind].check_values(kind, settings, tmp_path, torch.float64)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", FAMILY)
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    FAMILY[kind].check_folder(kind, tmp_path, rope_scaling=LLAMA3)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", FAMILY)
-def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
-    FAMILY[kind].check_new_folder(kind, tmp_path)
-
-
-@pytest.mark.parametrize("kind", LM)
-def test_a_folder_without_tokenizer_files_serves_ids(kind, tmp_path):
-    FAMILY[kind].check_ids(kind, tmp_path)
-    (tmp_path / "pairs").mkdir()
-    FAMILY[kind].check_conversion(kind, tmp_path / "pairs")
 
 
 def test_older_files_have_frequencies_and_other_keys(tmp_path):
@@ -237,28 +183,3 @@ def test_generation_is_that_of_the_reference_token_for_token(kind, engine, tmp_p
             row = torch.tensor([prompt])
             (expected,) = theirs.generate(row, num_beams=beams, do_sample=False, **length)
             assert [*best.hypothesis.tokens] == expected[len(prompt) :].tolist()
-
-
-@pytest.mark.parametrize("task", ["classify", "tag", "answer"])
-def test_llama_trains_for_tasks(task, tmp_path):
-    LLAMA.check_task(task, tmp_path)
-
-
-@pytest.mark.parametrize("kind", LM)
-@torch.no_grad()
-def test_decoding_with_a_cache_gives_the_same_logits(kind, tmp_path):
-    """Prompts of different lengths, then one token more in every row."""
-    FAMILY[kind].reference(kind).save_pretrained(tmp_path)
-    module, rows = folders.read(tmp_path).module, [[5, 6, 7], [8], [9, 10]]
-    cache = module.trunk.new_cache(rows=3, capacity=6)
-    prompts = pack_texts(rows)
-    module.decode(prompts.tokens_T, prompts.layout, cache=cache)
-    for token in (20, 21):
-        layout = cache.next_layout(torch.device("cpu"))
-        logits_RV = module.decode(torch.full((3,), token), layout, cache=cache)
-        rows = [[*row, token] for row in rows]
-        whole = pack_texts(rows)
-        logits = whole.layout.split(module(whole).by_head["next_token"])
-        torch.testing.assert_close(logits_RV, torch.stack([one[-1] for one in logits]), **CLOSE)
-    assert module.trunk.new_cache(3, 6).layers[0].past is None
-    assert cache.layers[0].past[0].shape[2] == 1  # heads of keys, of which queries have three

@@ -1,14 +1,14 @@
-"""ModernBERT: values of every head, folders both ways, windows, keys of config.json, and tasks."""
+"""ModernBERT: values of random shapes, windows, keys of config.json, and masked LM."""
 
 import json
 import random
-from dataclasses import dataclass
 
 import pytest
 import torch
 
 import regard
-from encoder_family import CLOSE, FILES, SENTENCES, Family
+from encoder_families import FAMILIES
+from encoder_family import CLOSE, SENTENCES
 from regard.core.errors import BadInput
 from regard.layers.rotary import LinearScaling
 from regard.models.facts import change
@@ -22,45 +22,14 @@ from small_tokenizers import write_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
-HEADS = {
-    "ModernBertModel": None,
-    "ModernBertForMaskedLM": "mlm",
-    "ModernBertForSequenceClassification": "label",
-    "ModernBertForTokenClassification": "token_label",
-    "ModernBertForQuestionAnswering": "span",
-    "ModernBertForMultipleChoice": "choice",
-}
-IDS = {f"{role}_token_id": 0 for role in ("pad", "bos", "eos", "cls", "sep")}
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 12,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "max_position_embeddings": 20,
-    "local_attention": 6,
-    **IDS,
-}
+FAMILY = FAMILIES["modernbert"]
 FULL, SLIDING = "full_attention", "sliding_attention"
-
-
-@dataclass(frozen=True)
-class MaskedFamily(Family):
-    """A family whose reference gets an attention mask: without one it cannot compute a mean."""
-
-    def _inputs(self, kind, row):
-        inputs = super()._inputs(kind, row)
-        return {**inputs, "attention_mask": torch.ones_like(inputs["input_ids"])}
-
-
-CHANGES = "width = 12, depth = 4, heads = 2, inner = 16, longest = 48, windows = [0, 3, 3]"
-FAMILY = MaskedFamily(modernbert.PAPER, "ModernBertConfig", SIZES, HEADS, changes=CHANGES)
 
 
 def settings_drawn(seed: int) -> tuple[str, dict]:
     """A random architecture with random sizes and options; each comes about equally often."""
     draw = random.Random(seed)
-    kind = [*HEADS][seed % len(HEADS)]
+    kind = [*FAMILY.heads][seed % len(FAMILY.heads)]
     heads, depth = draw.choice([1, 2, 3]), draw.choice([1, 2, 4, 5, 7])
     settings = {
         "hidden_size": heads * draw.choice([4, 6, 10]),
@@ -101,33 +70,6 @@ def test_random_shapes_come_back_bit_for_bit(tmp_path):
         kind, settings = settings_drawn(seed)
         (tmp_path / str(seed)).mkdir()
         FAMILY.check_folder(kind, tmp_path / str(seed), **settings)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    FAMILY.check_folder(kind, tmp_path, classifier_pooling="mean")
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
-    FAMILY.check_new_folder(kind, tmp_path)
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
-    FAMILY.check_conversion(kind, tmp_path)
-
-
-def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
-    FAMILY.check_ids("ModernBertForMaskedLM", tmp_path)
-
-
-@pytest.mark.parametrize("task", FILES)
-def test_every_task_trains_and_predicts(task, tmp_path):
-    FAMILY.check_task(task, tmp_path)
 
 
 def test_masked_lm_of_30_percent_trains_and_fills_masks(tmp_path):
@@ -313,16 +255,6 @@ def test_tied_vectors_may_be_stored_twice(tmp_path):
     model = regard.load(tmp_path, "cpu")
     assert model.facts.head("mlm").tied and not model.facts.head("mlm").bias
     assert torch.equal(model.logits([[5, 6]])[0], before)
-
-
-def test_a_folder_that_names_no_architecture_is_read_by_its_tensors(tmp_path):
-    expected = {kind: name for kind, name in HEADS.items() if name in ("mlm", "label")}
-    for kind, name in expected.items():
-        FAMILY.reference(kind).save_pretrained(tmp_path / name)
-        path = tmp_path / name / "config.json"
-        config = json.loads(path.read_text())
-        path.write_text(json.dumps({**config, "architectures": None}))
-        assert regard.load(tmp_path / name, "cpu").facts.head_names == (name,)
 
 
 @pytest.mark.parametrize("size", ["base", "large"])

@@ -1,11 +1,12 @@
-"""XLNet: both streams with memory, orders and segments, every head, folders, and tasks."""
+"""XLNet: both streams with memory, orders and segments, forms that are refused, its objective."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from encoder_family import CLOSE, FILES, SENTENCES, Family
+from encoder_families import FAMILIES
+from encoder_family import CLOSE, SENTENCES
 from regard.core.batch import TokenRow, pack_rows
 from regard.core.errors import BadInput
 from regard.core.layout import Layout
@@ -17,26 +18,8 @@ from verb import run
 
 transformers = pytest.importorskip("transformers")
 
-HEADS = {
-    "XLNetModel": None,
-    "XLNetLMHeadModel": "permutation_lm",
-    "XLNetForSequenceClassification": "label",
-    "XLNetForTokenClassification": "token_label",
-    "XLNetForQuestionAnsweringSimple": "span",
-    "XLNetForMultipleChoice": "choice",
-}
-SIZES = {"vocab_size": 60, "d_model": 12, "n_layer": 2, "n_head": 3, "d_inner": 20}
-CHANGES = "width = 12, depth = 1, heads = 2, inner = 16"
-FAMILY = Family(xlnet.PAPER, "XLNetConfig", SIZES, HEADS, segments=2, changes=CHANGES)
-SETTINGS = ({}, {"tie_word_embeddings": False}, {"ff_activation": "relu", "n_layer": 1})
+FAMILY = FAMILIES["xlnet"]
 ROWS, LENGTH, MEMORY, PREDICTED = 3, 7, 5, 2
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("kind", HEADS)
-def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
-    FAMILY.check_values(kind, settings, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +139,6 @@ def test_ragged_rows_remember_their_own_last_states(both):
             torch.testing.assert_close(several[row : row + 1], one, **CLOSE)
 
 
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
-    FAMILY.check_folder(kind, tmp_path, summary_last_dropout=0.4, mem_len=9)
-
-
 def test_dropout_of_attention_may_differ():
     for rates in ({"dropout": 0.2, "attention_dropout": 0.0}, {"attention_dropout": 0.1}):
         facts = change(xlnet.BASE, **rates)
@@ -169,16 +146,6 @@ def test_dropout_of_attention_may_differ():
         assert ("attention_dropout" in config) == (len(rates) == 2)
         read = xlnet.HF.facts_of({**config, "architectures": ["XLNetModel"]}, ())
         assert read.trunk.stack == facts.trunk.stack
-
-
-@pytest.mark.thinned
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
-    FAMILY.check_new_folder(kind, tmp_path)
-
-
-def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
-    FAMILY.check_ids("XLNetModel", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -209,11 +176,6 @@ def test_heads_of_another_size_are_refused(tmp_path):
     path.write_text(path.read_text().replace('"d_head": 4', '"d_head": 5'))
     with pytest.raises(BadInput, match=r"d_head must be d_model / n_head \(12 / 3\), not 5"):
         folders.read(tmp_path)
-
-
-@pytest.mark.parametrize("task", FILES)
-def test_every_task_trains_and_predicts(task, tmp_path):
-    FAMILY.check_task(task, tmp_path)
 
 
 @pytest.mark.parametrize("memory", [0, 6])

@@ -7,14 +7,13 @@ import torch
 import regard
 from regard.models.pools import POOLS
 from regard.training.checkpoint import Checkpoints
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import read_folder
+from small_runs import ALONE
 
-ALONE = World(0, 1, torch.device("cpu"))
 SMALL = {
     "batches.rows": 16,
     "batches.tokens": 16,

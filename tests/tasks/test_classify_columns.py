@@ -8,7 +8,6 @@ from itertools import islice
 
 import numpy as np
 import pytest
-import torch
 
 from regard.core.errors import BadInput
 from regard.data.batches.training_data import held_out_indices
@@ -17,16 +16,13 @@ from regard.metrics.classification import classification_scores
 from regard.models.folders.folder import read as read_folder
 from regard.tasks.labels import class_weights
 from regard.text.label_sets import SingleLabelSet
-from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.loop.events import DevEvent
 from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read, task_of
 from regard.training.run import prepare
-from regard.weights.files import weights_of
 from small_labels import write_owls
-
-ALONE = World(0, 1, torch.device("cpu"))
+from small_runs import ALONE, check_resume, losses
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +35,6 @@ def corpus(tmp_path_factory):
 def prepared(corpus, out, *settings, resume=False):
     recipe = read(corpus / "owls.toml", settings)
     return prepare(recipe, out, ALONE, data=corpus, resume=resume)
-
-
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def test_it_leaves_a_model_with_labels_and_cost(owl_run):
@@ -96,17 +88,7 @@ def test_batches_may_be_mixed(corpus, tmp_path):
 
 @pytest.mark.parametrize("extra", [(), ("text.dropout=0.1", "data.dev={held_out=40}")])
 def test_resume_is_exact(corpus, tmp_path, extra):
-    straight = prepared(corpus, tmp_path / "a", *extra)
-    all_losses = losses(straight)
-    first, seen = prepared(corpus, tmp_path / "b", *extra), []
-    for event in train(first.job):  # as if the process died between two checkpoints
-        seen += [event.loss] if isinstance(event, ReportEvent) else []
-        if len(seen) == 8:
-            break
-    second = prepared(corpus, tmp_path / "b", *extra, resume=True)
-    assert seen[:6] + losses(second, resume=True) == all_losses
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    check_resume(lambda out, resume: prepared(corpus, out, *extra, resume=resume), tmp_path, 8, 6)
 
 
 def test_the_loss_is_the_mean_over_examples_however_a_step_is_cut(corpus, tmp_path):

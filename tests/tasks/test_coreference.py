@@ -299,8 +299,9 @@ def test_a_mention_of_the_pronouns_cluster_stands_for_a_name(cluster, predicted)
     assert decision(question, [cluster]).predicted == predicted
 
 
-def test_look_shows_the_head_words_of_mentions(trained):
-    model = regard.load(trained[0] / "model", "cpu")
+def test_look_shows_the_head_words_of_mentions(data, tmp_path):
+    train(recipe_with(train={"steps": 40}), data, tmp_path / "run")
+    model = regard.load(tmp_path / "run" / "model", "cpu")
     text = "Ann saw Bob . Then she took the bus ."
     (resolved,) = model.predict([text])
     view = model.look(text)

@@ -45,6 +45,7 @@ def recipe(translator, tmp_path):
     sizes = {"trunk.stack.width": 8, "trunk.stack.embedding": 16, "inner": 4}
     content["model"] = {"paper": "cove", "size": "classifier", "features": str(translator)}
     content["model"] |= {"change": sizes}
+    content["train"]["steps"] = 2
     return content
 
 

@@ -16,16 +16,15 @@ from regard.images.processor import ImageProcessor
 from regard.models.label_heads import LabelHead
 from regard.models.papers.deit import DistilledLabelHead
 from regard.models.pools import MeanPool
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_folder
 from small_bert import model as small_bert
 from small_images import corners, small_vit, write_corners, write_images
+from small_runs import ALONE
 from verb import run as verb
 
-ALONE = World(0, 1, torch.device("cpu"))
 IMAGES, NUMBERS = corners(12, 2)
 NAMES = ["left", "right"]
 

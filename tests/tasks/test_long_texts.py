@@ -11,15 +11,14 @@ import torch
 import regard
 from regard.core.errors import BadInput
 from regard.inference.classifier import Classifier
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import StartEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small_labels import RECIPE, write_owls
+from small_runs import ALONE
 from verb import run_line
 
-ALONE = World(0, 1, torch.device("cpu"))
 SHORT, LONG, COUNT = 20, 12, 32  # short and long training texts, all
 LONGEST = 32  # tokens of a row, as batches.longest of the recipe
 BEGIN = " ".join(["dog"] * LONGEST)  # of a long text

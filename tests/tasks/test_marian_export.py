@@ -11,19 +11,18 @@ from marian_folders import quietly, reference_model, reference_tokenizer
 from regard.data.toy_language import corpus as toy
 from regard.generation import Beam, Greedy
 from regard.text.tokenizers.marian_spm import MarianTokenizer
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import SaveEvent
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import read_tensors
+from small_runs import ALONE
 from verb import run
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
-ALONE = World(0, 1, torch.device("cpu"))
 BEAM = 4
 KEYS = {
     "text.vocab": "220",

@@ -8,17 +8,16 @@ import torch
 import regard
 from regard.core.errors import BadInput
 from regard.generation import Greedy
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read, task_of
 from regard.training.run import prepare
 from small import WORDS
 from small_gpt import write_gpt2
+from small_runs import ALONE
 from small_spans import write_prefix, write_spans
 from verb import run as run_verb
 
-ALONE = World(0, 1, torch.device("cpu"))
 LEARNS = {
     "model.change": {"width": 32, "inner": 64, "depth": 1, "heads": 2, "dropout": 0.0},
     "train.steps": 160,
@@ -101,22 +100,6 @@ def test_rows_of_training_are_rows_of_inference(corpus, tmp_path):
     assert objective.length((text, answer)) == (len(source), len(answer) + 1)
     assert words.bos == words.pad == 0 and words.eos == 1
     run.release()
-
-
-def losses(corpus, out, steps, resume=False):
-    recipe = read(corpus, [f"train.steps={steps}", "train.evaluate_every=3"])
-    run = prepare(recipe, out, ALONE, data=corpus.parent, resume=resume)
-    try:
-        events = [*train(run.job, resume=resume)]
-    finally:
-        run.release()
-    return [event.loss for event in events if isinstance(event, ReportEvent)]
-
-
-def test_resuming_is_exact(corpus, tmp_path):
-    whole = losses(corpus, tmp_path / "whole", 6)
-    first = losses(corpus, tmp_path / "parts", 3)
-    assert first + losses(corpus, tmp_path / "parts", 6, resume=True) == whole
 
 
 def test_labels_are_written_as_words_and_parsed_back(labelled):

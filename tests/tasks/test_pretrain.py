@@ -18,7 +18,6 @@ from regard.data.batches.training_data import held_out_indices
 from regard.data.readers.sources import sample_texts
 from regard.models.folders.folder import read as read_folder
 from regard.tasks import plan, pretrain
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.steps import read_steps
@@ -27,8 +26,8 @@ from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import KINDS, RECIPE, training_loss_of_dev, write_animals
+from small_runs import ALONE, check_resume, losses
 
-ALONE = World(0, 1, torch.device("cpu"))
 RTE = [("otter", "entailment"), ("ibex", "not_entailment")]
 
 
@@ -43,10 +42,6 @@ FULL = "objective.next-sentence=false"
 def prepared(corpus, out, *settings, resume=False):
     recipe = read(corpus / "animals.toml", settings)
     return prepare(recipe, out, ALONE, data=corpus, resume=resume)
-
-
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def epochs(run, count):
@@ -146,36 +141,23 @@ def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
             assert np.array_equal(targets, together[number].targets[head])
 
 
-@pytest.fixture(
-    scope="module",
-    params=[(), (FULL, "objective.masked-lm.whole_words=true")],
-    ids=["pairs", "full"],
-)
-def undisturbed(request, corpus, tmp_path_factory):
-    """The settings of a run that goes to its end, that run, and its losses."""
-    settings = (*request.param, "batches.tokens=768", "batches.rows=72", "train.steps=16")
-    run = prepared(corpus, tmp_path_factory.mktemp("undisturbed"), *settings)
-    return settings, run, losses(run)
-
-
 @pytest.mark.thinned
-@pytest.mark.parametrize(("killed", "epoch"), [(6, 0), (14, 1)])
-def test_resume_is_exact(corpus, undisturbed, tmp_path, killed, epoch):
+@pytest.mark.parametrize(
+    "settings", [(), (FULL, "objective.masked-lm.whole_words=true")], ids=["pairs", "full"]
+)
+@pytest.mark.parametrize(("killed", "saved", "epoch"), [(6, 4, 0), (14, 12, 1)])
+def test_resume_is_exact(corpus, tmp_path, settings, killed, saved, epoch):
     """From the middle of the first epoch over its end, and from the middle of the second."""
-    settings, straight, all_losses = undisturbed
-    first = prepared(corpus, tmp_path / "b", *settings)
-    cursors = []
-    for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, ReportEvent):
-            cursors.append(event.progress.cursor)
-        if len(cursors) == killed:
-            break
-    saved = killed // 4 * 4
-    assert cursors[saved - 1].epoch == epoch and cursors[saved - 1].batch > 0
-    second = prepared(corpus, tmp_path / "b", *settings, resume=True)
-    assert losses(second, resume=True) == all_losses[saved:]
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+
+    def begin(out, resume):
+        sizes = ("batches.tokens=768", "batches.rows=72", "train.steps=16")
+        run = prepared(corpus, out, *settings, *sizes, resume=resume)
+        if resume:
+            cursor = run.job.checkpoints.load(saved)[0].cursor
+            assert cursor.epoch == epoch and cursor.batch > 0
+        return run
+
+    straight = check_resume(begin, tmp_path, killed, saved)
     assert straight.job.checkpoints.load(16)[0].cursor.epoch == 1
 
 

@@ -17,16 +17,13 @@ from regard.training.recipe import read
 from regard.weights.files import weights_of
 from small_labels import write_owls
 from small_rnn import prepared, write_streams
+from small_runs import check_resume, losses
 from verb import run
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_streams(tmp_path_factory.mktemp("animals"))
-
-
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 @pytest.mark.thinned
@@ -44,17 +41,11 @@ def test_it_learns(corpus, tmp_path, cell):
 
 def test_resume_with_a_carried_state_is_exact(corpus, tmp_path):
     settings = ("train.steps=9", "model.change.dropout=0.3", "model.change.weight_drop=0.2")
-    straight = prepared(corpus, tmp_path / "a", *settings)
-    all_losses = losses(straight)
-    assert straight.job.sampler.streams == 8
-    first = prepared(corpus, tmp_path / "b", *settings)
-    for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, ReportEvent) and event.progress.step == 6:
-            break
-    second = prepared(corpus, tmp_path / "b", *settings, resume=True)
-    assert losses(second, resume=True) == all_losses[4:]
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+
+    def begin(out, resume):
+        return prepared(corpus, out, *settings, resume=resume)
+
+    assert check_resume(begin, tmp_path, 6, 4).job.sampler.streams == 8
 
 
 def test_the_state_is_carried_without_its_gradient(corpus, tmp_path):

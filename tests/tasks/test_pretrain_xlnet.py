@@ -2,20 +2,17 @@
 
 import numpy as np
 import pytest
-import torch
 
 from regard.core.errors import BadInput
 from regard.core.pytree import tensors_in
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.weights.files import weights_of
 from small_documents import RECIPE, write_animals
+from small_runs import ALONE, check_resume
 
-ALONE = World(0, 1, torch.device("cpu"))
 MEMORY = "objective.permutation-lm.memory=20"
 CHANGES = (
     ('kind = "wordpiece"\n', ""),
@@ -41,10 +38,6 @@ def prepared(corpus, out, *settings, resume=False):
     return prepare(recipe, out, ALONE, data=corpus, resume=resume)
 
 
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
-
-
 @pytest.mark.slow
 def test_a_recipe_learns_the_objective_of_the_paper(corpus, tmp_path):
     once = [f"train.{what}=60" for what in ("steps", "evaluate_every", "checkpoint_every")]
@@ -58,19 +51,11 @@ def test_a_recipe_learns_the_objective_of_the_paper(corpus, tmp_path):
 
 @pytest.mark.slow
 def test_resume_with_a_memory_is_exact(corpus, tmp_path):
-    settings = (MEMORY, "train.steps=9")
-    straight = prepared(corpus, tmp_path / "a", *settings)
-    all_losses = losses(straight)
-    without = prepared(corpus, tmp_path / "c", "train.steps=9")
-    assert straight.job.sampler.streams == 8 and without.job.sampler.streams == 0
-    first = prepared(corpus, tmp_path / "b", *settings)
-    for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, ReportEvent) and event.progress.step == 6:
-            break
-    second = prepared(corpus, tmp_path / "b", *settings, resume=True)
-    assert losses(second, resume=True) == all_losses[4:]
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    def begin(out, resume):
+        return prepared(corpus, out, MEMORY, "train.steps=9", resume=resume)
+
+    assert check_resume(begin, tmp_path, 6, 4).job.sampler.streams == 8
+    assert prepared(corpus, tmp_path / "c", "train.steps=9").job.sampler.streams == 0
 
 
 def test_memory_is_carried_and_starts_anew_with_each_epoch(corpus, tmp_path):

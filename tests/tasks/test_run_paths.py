@@ -4,17 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from regard.tasks.run_paths import RunPaths
 from regard.text.tokenizers.subwords import Subwords
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import write_corpus
-
-ALONE = World(0, 1, torch.device("cpu"))
+from small_runs import ALONE
 
 
 def test_a_kill_between_two_vocabularies_leaves_neither(tmp_path, monkeypatch):

@@ -8,15 +8,14 @@ import torch
 
 import regard
 from regard.core.errors import BadInput
-from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
+from small_runs import ALONE
 from small_tuning import RECIPE, write_start
 from verb import run
 
-ALONE = World(0, 1, torch.device("cpu"))
 NOUNS = ("owl", "cow", "dog", "pig", "fox", "hen", "ant", "bee")
 PLACES = ("barn", "hill", "lake", "tree")
 COSINE = '[embedding]\nloss = "cosine"\nrange = [0, 5]'

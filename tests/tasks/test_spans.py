@@ -9,34 +9,16 @@ import torch
 import regard
 from regard.core.errors import BadInput
 from regard.objectives.span_corruption import SpanCorruption
-from regard.training.distributed import World
-from regard.training.loop import train
-from regard.training.loop.events import DevEvent, ReportEvent
-from regard.training.recipe import read
-from regard.training.run import prepare
+from regard.training.loop.events import DevEvent
+from small_runs import prepared
 from small_spans import write_spans
 
-ALONE = World(0, 1, torch.device("cpu"))
 HEAD = SpanCorruption.head
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return write_spans(tmp_path_factory.mktemp("spans"))
-
-
-def prepared(corpus, out, *settings, resume=False):
-    return prepare(read(corpus, settings), out, ALONE, data=corpus.parent, resume=resume)
-
-
-def losses(corpus, out, steps, resume=False):
-    settings = f"train.steps={steps}", "train.evaluate_every=3"
-    run = prepared(corpus, out, *settings, resume=resume)
-    try:
-        events = [*train(run.job, resume=resume)]
-    finally:
-        run.release()
-    return [event.loss for event in events if isinstance(event, ReportEvent)]
 
 
 def restored(example, words):
@@ -71,12 +53,6 @@ def test_rows_restore_the_documents(corpus, tmp_path):
         a.row.tokens.tolist() != b.row.tokens.tolist() for a, b in zip(rows, again, strict=True)
     )
     run.release()
-
-
-def test_resuming_is_exact(corpus, tmp_path):
-    whole = losses(corpus, tmp_path / "whole", 6)
-    first = losses(corpus, tmp_path / "parts", 3)
-    assert first + losses(corpus, tmp_path / "parts", 6, resume=True) == whole
 
 
 def test_it_learns_to_fill_spans(corpus, tmp_path):

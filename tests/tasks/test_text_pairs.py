@@ -112,6 +112,7 @@ def test_bcn_learns_texts_and_pairs(tmp_path, kind):
 def test_features_of_words(features, tmp_path, model, place):
     kind = "answer" if model in READERS.values() else "pairs"
     content = recipe(tmp_path, kind, model, features=str(features), features_at=place)
+    content["train"]["steps"] = 2
     if model in READERS.values():
         content["model"]["change"] = model["change"] | {"embedding": 24}
         if place == 1:

@@ -9,16 +9,14 @@ import regard
 from regard.core.errors import BadInput
 from regard.generation import Beam, Greedy
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.training.distributed import World
-from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read, task_of
 from regard.training.run import prepare
 from small import WORDS
 from small_answers import write_answers
 from small_gpt import write_gpt2
+from small_runs import ALONE
 
-ALONE = World(0, 1, torch.device("cpu"))
 COPIES = [(word, word) for word in WORDS]
 SIZES = {"width": 32, "depth": 1, "heads": 2, "inner": 64, "longest": 48, "init_std": 0.1}
 CHANGED = {
@@ -87,22 +85,6 @@ def test_a_converted_folder_reads_the_task_token_too(copied, tmp_path):
     number = model.tokenizer.words.number("<reverse>")
     assert theirs("cow<reverse>")["input_ids"] == model.generator.read_prompts(["cow"])[0]
     assert theirs.convert_tokens_to_ids("<reverse>") == number == len(theirs) - 1
-
-
-def losses(corpus, out, steps, resume=False):
-    recipe = read(corpus, [f"train.steps={steps}", "train.evaluate_every=3"])
-    run = prepare(recipe, out, ALONE, data=corpus.parent, resume=resume)
-    try:
-        events = [*train(run.job, resume=resume)]
-    finally:
-        run.release()
-    return [event.loss for event in events if isinstance(event, ReportEvent)]
-
-
-def test_resuming_is_exact(corpus, tmp_path):
-    whole = losses(corpus, tmp_path / "whole", 6)
-    first = losses(corpus, tmp_path / "parts", 3)
-    assert first + losses(corpus, tmp_path / "parts", 6, resume=True) == whole
 
 
 @pytest.mark.parametrize("longest", [0, 2])

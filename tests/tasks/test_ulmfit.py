@@ -9,10 +9,11 @@ from regard.models.folders import folder as folders
 from regard.models.start import select_tokens
 from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.loop.events import DevEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
+from small_runs import check_resume, losses
 from small_tuning import write_start, write_tuning
 from small_ulmfit import ALONE, prepared, write_stages
 from verb import run
@@ -27,10 +28,6 @@ def corpus(tmp_path_factory):
     for stage in ("general", "reviews"):
         run("train", folder / f"{stage}.toml", "--data", folder, "--out", folder / stage)
     return folder
-
-
-def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def test_tokens_of_another_vocabulary():
@@ -104,18 +101,13 @@ def test_the_classifier_begins_with_the_language_model_and_learns(corpus, tmp_pa
 
 
 def test_resume_across_unfreezing_is_exact(corpus, tmp_path):
-    straight = prepared(corpus, "labels", tmp_path / "a", *EPOCHS)
-    all_losses = losses(straight)
-    first, seen = prepared(corpus, "labels", tmp_path / "b", *EPOCHS), []
-    for event in train(first.job):  # dies in the third epoch, after a checkpoint in the second
-        seen += [event.loss] if isinstance(event, ReportEvent) else []
-        if len(seen) == 8:
-            break
-    second = prepared(corpus, "labels", tmp_path / "b", *EPOCHS, resume=True)
-    assert seen[:6] + losses(second, resume=True) == all_losses
-    one, other = weights_of(straight.job.model), weights_of(second.job.model)
-    assert any("running_var" in name for name in one)
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    """It dies in the third epoch, after a checkpoint in the second."""
+
+    def begin(out, resume):
+        return prepared(corpus, "labels", out, *EPOCHS, resume=resume)
+
+    straight = check_resume(begin, tmp_path, 8, 6)
+    assert any("running_var" in name for name in weights_of(straight.job.model))
 
 
 @pytest.mark.gpu

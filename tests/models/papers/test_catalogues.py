@@ -14,12 +14,18 @@ from bert_folders import write_bert
 from regard.models import papers
 from regard.models.papers import KINDS, LINEAGE, PAPERS, bert, paper, paper_of_folder
 
+# Every case runs in a child of one process, which has imported torch.
 IMPORTED = """
-import sys
-{}
-prefix = "regard.models.papers."
-names = {{name[len(prefix):].split(".")[0] for name in sys.modules if name.startswith(prefix)}}
-print(*sorted(names), "torch" if "torch" in sys.modules else "")
+import json, os, sys, torch
+
+for code in json.load(sys.stdin):
+    if os.fork() == 0:
+        exec(code, {})
+        prefix = "regard.models.papers."
+        papers = {name[len(prefix):].split(".")[0] for name in sys.modules if prefix in name}
+        print(*sorted(papers), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0
 """
 FOUND = """
 from regard.models.papers import KINDS, PAPERS, paper
@@ -28,48 +34,32 @@ from regard.tasks.components import TASKS
 """
 
 
-def papers_after(code: str) -> str:
-    """Papers that a fresh process has imported after these lines, and torch."""
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED.format(code)], check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+def papers_after(*codes: str) -> list[str]:
+    """Papers that a process has imported after each of some pieces of code."""
+    command, asked = [sys.executable, "-c", IMPORTED], json.dumps(codes)
+    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import regard", ""),
-        pytest.param("from regard.models.papers import bert", "bert torch", marks=pytest.mark.slow),
-        ("import regard.models.papers as papers; papers.bert.BASE", "bert torch"),
-        (FOUND + "paper('RoBERTa'); KINDS['TaskTokens']", "bert ernie roberta torch"),
-        (
-            FOUND + "[*PAPERS, *KINDS, *OBJECTIVES, *TASKS]; KINDS['Stack']; KINDS.get('sys:path')",
-            "torch",
-        ),
-        pytest.param(
-            FOUND + "import regard.api; TASKS['classify'], OBJECTIVES['masked-lm']",
-            "torch",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_a_paper_is_imported_with_those_it_builds_on_alone(code, expected):
-    assert papers_after(code) == expected
-
-
-def test_loading_a_folder_of_bert_imports_bert_alone(tmp_path):
+def test_a_paper_is_imported_with_those_it_builds_on_alone(tmp_path):
     write_bert(tmp_path / "bert")
-    code = "import regard; model = regard.load({!r}, 'cpu')"
-    assert papers_after(code.format(str(tmp_path / "bert"))) == "bert torch"
     regard.load(tmp_path / "bert", "cpu").save(tmp_path / "own", "regard")
-    assert papers_after(code.format(str(tmp_path / "own"))) == "bert torch"
-
-
-def test_what_needs_all_papers_imports_all():
+    loaded = "import regard; model = regard.load({!r}, 'cpu')"
+    cases = {
+        "import regard": "",
+        "from regard.models.papers import bert": "bert",
+        "import regard.models.papers as papers; papers.bert.BASE": "bert",
+        FOUND + "paper('RoBERTa'); KINDS['TaskTokens']": "bert ernie roberta",
+        FOUND + "[*PAPERS, *KINDS, *OBJECTIVES, *TASKS]; KINDS['Stack']; KINDS.get('sys:path')": "",
+        FOUND + "import regard.api; TASKS['classify'], OBJECTIVES['masked-lm']": "",
+        loaded.format(str(tmp_path / "bert")): "bert",
+        loaded.format(str(tmp_path / "own")): "bert",
+    }
+    all_papers = "from regard.models.papers import LINEAGE"
+    *found, all_found = papers_after(*cases, all_papers)
+    assert dict(zip(cases, found, strict=True)) == cases
     modules = {entry.module.split(".")[3] for entry in map(PAPERS.entry, PAPERS)}
-    found = papers_after("from regard.models.papers import LINEAGE").split()
-    assert {*found} == {*modules, "torch"} and len(modules) == 41
+    assert {*all_found.split()} == modules and len(modules) == 41
 
 
 def test_the_catalogue_says_what_the_papers_say():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -88,6 +88,7 @@ def test_logits_and_gradients_are_those_of_a_padded_implementation(name):
 
 
 @each_model
+@settings(max_examples=8)
 @given(lengths=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 5)), min_size=1, max_size=5))
 def test_the_result_of_a_row_does_not_depend_on_its_batch(name, lengths):
     model, rows = build(name), rows_of(MODELS[name][0], lengths)
