@@ -7,7 +7,6 @@ import pickle
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -33,15 +32,14 @@ from regard.serving.worker import Worker
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
 from serving.running_server import (
-    address_of,
+    eventually,
     gate_warm_up,
-    ready,
     running,
-    start,
+    server_process,
+    serving_process,
     threads_named,
     until,
 )
-from small import environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_bert import small_bert as small_bert_files
@@ -225,13 +223,11 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
         options = {"base_url": url, "headers": admin, "timeout": 30, "trust_env": False}
         async with httpx.AsyncClient(**options) as client:
             gate.clear()
-            loads = []
+            loads, arrived = [], gate.arrived
             for seed in (3, 4):
-                arrived, body = gate.arrived, {"folder": f"seed-{seed}", "name": name}
+                body = {"folder": f"seed-{seed}", "name": name}
                 loads.append(asyncio.ensure_future(client.post("/admin/models", json=body)))
-                async with asyncio.timeout(20):
-                    while gate.arrived == arrived:
-                        await asyncio.sleep(0.01)
+                await eventually(lambda: gate.arrived - arrived == len(loads))
             assert not any(load.done() for load in loads)
             gate.set()
             first, last = await asyncio.gather(*loads)
@@ -691,8 +687,7 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
     async def ask(url):
         async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
             large = asyncio.ensure_future(client.post("/embed", json={"inputs": texts}))
-            while len(batches) < 2:
-                await asyncio.sleep(0.005)
+            await eventually(lambda: len(batches) == 2)
             small = await client.post("/embed", json={"inputs": texts[:1]})
             assert not large.done()
             is_answered.set()
@@ -819,10 +814,9 @@ def test_worker_processes_get_a_copy_of_all_endpoints():
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
-    process, url = start(folder, "--workers", workers)
     body = {"text": "The old man", "max_new_tokens": 40, "min_new_tokens": 40}
 
-    async def ask_all():
+    async def ask_all(process, url):
         limits = httpx.Limits(max_connections=100)
         async with httpx.AsyncClient(timeout=60, trust_env=False, limits=limits) as client:
             asks = [
@@ -833,13 +827,9 @@ def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
             process.send_signal(signal.SIGTERM)
             return await asyncio.gather(*asks, return_exceptions=True)
 
-    try:
-        ready(url)
-        answers = asyncio.run(ask_all())
+    with serving_process(folder, "--workers", workers) as (process, url):
+        answers = asyncio.run(ask_all(process, url))
         code = process.wait(30)
-    finally:
-        process.kill()
-        process.communicate()
     texts = {answer.json()["results"][0]["records"][0]["text"] for answer in answers}
     assert len(answers) == 40 and len(texts) == 1
     assert code == 0
@@ -869,24 +859,18 @@ with bind("127.0.0.1", 0) as listening:
 @pytest.mark.slow
 def test_work_longer_than_the_drain_is_refused_and_the_process_ends_well(folder):
     words = [sys.executable, "-c", SLOW_SERVER, str(folder)]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
-    try:
-        url = address_of(process)
-        ready(url)
 
-        async def ask():
-            async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
-                body = {"inputs": ["slow"]}
-                asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
-                await accepted(client, url, 1)
-                process.send_signal(signal.SIGTERM)
-                return await asking
+    async def ask(process, url):
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+            body = {"inputs": ["slow"]}
+            asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
+            await accepted(client, url, 1)
+            process.send_signal(signal.SIGTERM)
+            return await asking
 
-        answer = asyncio.run(ask())
+    with server_process(words) as (process, url):
+        answer = asyncio.run(ask(process, url))
         code, log = process.wait(30), process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
     assert answer.status_code == 503, answer.text
     assert answer.json() == {"error": {"kind": "unavailable", "message": "the server is stopping"}}
     assert code == 0 and "Traceback" not in log and "terminate" not in log, log
