@@ -24,13 +24,15 @@ from regard.serving.settings import ServerSettings
 from regard.serving.worker import Worker
 from small import command, environment
 
+PLAIN = {"trust_env": False, "verify": False}  # of clients: no proxy, no certificates to load
+
 
 class RunningServer:
     """A server, its engine, and a client that asks it."""
 
     def __init__(self, app: App, url: str):
         self.app, self.engine, self.url = app, app.engine, url
-        self.client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=url, timeout=30, **PLAIN)
 
     @property
     def paths(self) -> set[str]:
@@ -38,6 +40,19 @@ class RunningServer:
 
     def post(self, path: str, body: object, **more: object) -> httpx.Response:
         return self.client.post(path, json=body, **more)
+
+    def asynchronous(self) -> httpx.AsyncClient:
+        """A client that sends several requests at once."""
+        return httpx.AsyncClient(base_url=self.url, timeout=60, **PLAIN)
+
+
+class Server(uvicorn.Server):
+    """A server that ends at once: uvicorn asks ten times a second whether it should."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
 
 
 @contextmanager
@@ -52,7 +67,7 @@ def running(
     engine = ServingEngine(served, EngineLimits(**limits))
     app = App(engine, apis, settings or ServerSettings())
     listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn_config(app, 10))
+    server = Server(uvicorn_config(app, 10))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:

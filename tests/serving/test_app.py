@@ -219,9 +219,9 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
         small_bert("one", seed=seed).save(root / f"seed-{seed}")
     settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
 
-    async def load_twice(url):
-        options = {"base_url": url, "headers": admin, "timeout": 30, "trust_env": False}
-        async with httpx.AsyncClient(**options) as client:
+    async def load_twice(server):
+        async with server.asynchronous() as client:
+            client.headers.update(admin)
             gate.clear()
             loads, arrived = [], gate.arrived
             for seed in (3, 4):
@@ -237,7 +237,7 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
             return first, last, vector["results"][0]["records"][0]["vector"], listed
 
     with running({"one": models["one"]}, settings) as server:
-        first, last, vector, listed = asyncio.run(load_twice(server.url))
+        first, last, vector, listed = asyncio.run(load_twice(server))
     if name == "one" or first.status_code != 200:  # a new one may have served between the two
         assert first.status_code == 409 and first.json()["error"]["kind"] == "replaced"
     assert last.status_code == 200 and last.json() in listed
@@ -494,8 +494,8 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_apis, mo
 def test_a_full_queue_answers_429(models, monkeypatch):
     gate, step = threading.Event(), Worker._step
 
-    async def ask_all(url):
-        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+    async def ask_all():
+        async with server.asynchronous() as client:
             body = {"text": "The old man", "max_new_tokens": 30, "min_new_tokens": 30}
             asks = [
                 asyncio.ensure_future(client.post("/v1/generate", json=body)) for _ in range(30)
@@ -506,7 +506,7 @@ def test_a_full_queue_answers_429(models, monkeypatch):
 
     with running({"gpt": models["gpt"]}, max_queued_tokens=60) as server:
         monkeypatch.setattr(Worker, "_step", lambda worker: gate.wait(60) and step(worker))
-        answers = asyncio.run(ask_all(server.url))
+        answers = asyncio.run(ask_all())
         assert server.engine.queued_tokens == 0
         rejected = 'regard_rejected_total{reason="overloaded"}'
         assert rejected in server.client.get("/metrics").text
@@ -658,7 +658,7 @@ def test_many_clients_get_their_own_answers(models, server):
     ]
 
     async def ask_all():
-        async with httpx.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
+        async with server.asynchronous() as client:
             return await asyncio.gather(*(client.post(path, json=body) for path, body in bodies))
 
     from safety.frozen_folders import differences
@@ -684,8 +684,8 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
     texts = [SENTENCES[n % 4] for n in range(40)]
     model = Model(small_bert_files("one"), batch_size=4)
 
-    async def ask(url):
-        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+    async def ask():
+        async with server.asynchronous() as client:
             large = asyncio.ensure_future(client.post("/embed", json={"inputs": texts}))
             await eventually(lambda: len(batches) == 2)
             small = await client.post("/embed", json={"inputs": texts[:1]})
@@ -695,7 +695,7 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
 
     with running({"one": model}, isolate=True) as server:
         monkeypatch.setattr(Component, "run", slow)
-        large, small = asyncio.run(ask(server.url))
+        large, small = asyncio.run(ask())
     assert sorted(batches) == [1, *[4] * 10] and batches.index(1) <= 4
     embed = model.component("embed", normalise=True).predict
     assert large == [vector.tolist() for vector in embed(texts)]

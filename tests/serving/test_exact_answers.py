@@ -5,7 +5,6 @@ import json
 import re
 import threading
 
-import httpx
 import pytest
 
 from regard.api import Model
@@ -35,7 +34,7 @@ def post_together(server, posts, monkeypatch):
 
     async def post_all():
         (worker,) = server.app.engine._workers.values()
-        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+        async with server.asynchronous() as client:
             posting = asyncio.gather(*(client.post(path, json=body) for path, body in posts))
             await eventually(lambda: worker.queued_requests == len(posts) or posting.done())
             gate.set()

@@ -5,7 +5,6 @@ import threading
 import time
 from contextlib import contextmanager
 
-import httpx
 import pytest
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -102,7 +101,7 @@ def until_nobody_waits():
 
 async def leave(server, path, body, begun):
     """Post a request, and give it up once it has begun."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+    async with server.asynchronous() as client:
         asking = asyncio.ensure_future(client.post(path, json=body))
         while not begun.is_set():
             assert not asking.done()
