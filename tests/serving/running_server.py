@@ -23,8 +23,14 @@ from regard.serving.server import APIS, bind, uvicorn_config
 from regard.serving.settings import ServerSettings
 from regard.serving.worker import Worker
 from small import command, environment
+from small_mistakes import TRANSLATORS, small_translator
 
 PLAIN = {"trust_env": False, "verify": False}  # of clients: no proxy, no certificates to load
+
+
+def translation_model() -> Model:
+    """A translator of random weights."""
+    return Model(small_translator(next(iter(TRANSLATORS))))
 
 
 class RunningServer:

@@ -38,13 +38,13 @@ from serving.running_server import (
     server_process,
     serving_process,
     threads_named,
+    translation_model,
     until,
 )
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_bert import small_bert as small_bert_files
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 KEY, ADMIN = "a-key-of-a-user-1", "a-key-of-an-admin"
 
@@ -265,7 +265,7 @@ def test_one_process_of_several_does_not_change_its_models(models, keys, tmp_pat
 
 def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):
     root, edits = tmp_path / "models", tmp_path / "edits.toml"
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     translator.save(root / "plain")
     small_bert("one").save(root / "bert")
     (root / "linked").symlink_to(root / "plain")

@@ -37,15 +37,9 @@ from regard.serving.worker import LOG, Outbox, Worker
 from serving.running_server import eventually, gate_warm_up, until
 from small_bert import SENTENCES
 from small_bert import model as small_bert
-from small_gpt import small_gpt2
 
 PROMPTS = ["The old man", "A dog", "x", "The girl sees the dog near the"]
 SAMPLED = {"method": Method(Sample(seed=2)), "ending": Ending(7)}
-
-
-@pytest.fixture(scope="module")
-def models():
-    return {"bert": small_bert("one"), "gpt": small_gpt2()}
 
 
 def test_every_request_gets_the_answers_of_a_direct_call(models, engine_of):

@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from regard.api import Model
 from regard.core.errors import BadInput
 from regard.generation.beam import Beam
 from regard.generation.greedy import Greedy
@@ -18,11 +17,10 @@ from regard.inference.generator import Ending
 from regard.serving.apis.json_body import encode_json
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 from regard.serving.worker import Worker
-from serving.running_server import eventually, running
+from serving.running_server import eventually, running, translation_model
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 TEXTS = [SENTENCES[n % 5][: 12 + 2 * n] for n in range(24)]
 
@@ -147,7 +145,7 @@ def test_completions_are_exact_on_request(monkeypatch):
 
 
 def test_translations_are_exact_on_request(monkeypatch):
-    model = Model(small_translator(next(iter(TRANSLATORS))))
+    model = translation_model()
     bodies = [{"text": text} for text in ("the owl", "a cat sees the owl", "owl", "the old cat")]
     with running({"m": model}, exact=True) as server:
         answers = post_together(server, [("/v1/translate", body) for body in bodies], monkeypatch)

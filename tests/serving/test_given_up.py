@@ -7,18 +7,16 @@ from itertools import count
 import numpy as np
 import pytest
 
-from regard.api import Model
 from regard.core.cancellation import CancelledWork, cancelled_if, check_wanted
 from regard.inference.component import Component
 from regard.inference.generation_session import GenerationSession
 from regard.inference.generator import Ending
 from regard.inference.translator import Translator
 from regard.serving.engine import DeadlineExceeded, TooLarge
-from serving.running_server import eventually, running, until
+from serving.running_server import eventually, running, translation_model, until
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 from work import ends
 
 TEXT = "the owl sees the cow"
@@ -26,7 +24,7 @@ TEXT = "the owl sees the cow"
 
 @pytest.fixture(scope="module")
 def models():
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     return {"bert": small_bert("one"), "gpt": small_gpt2(), "mt": translator}
 
 
