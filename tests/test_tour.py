@@ -102,7 +102,9 @@ def end_at(monkeypatch, number, ending):
     monkeypatch.setattr(Trainer, "step", until)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_tour_that_is_interrupted_goes_on_as_if_it_had_not_been(
     tiny_tour, monkeypatch, tmp_path, capsys, number
 ):

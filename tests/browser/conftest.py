@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.api import Model
 from regard.serving.app import ServerSettings
 from regard.studio.app import studio_apis
 from regard.studio.branches import Trainings
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit
-from small_mistakes import TRANSLATORS, small_translator
 from small_roles import small_labeller
 from studio.small_run import train_small_run
 from studio.test_app import write_run
@@ -109,7 +107,7 @@ def server(tmp_path_factory):
     (runs / "one" / "checkpoints" / "step-00000002" / "state.json").write_text("{}")
     origin = {"run": "one", "step": 2, "changed": ["optimiser.rate"]}
     write_run(runs / "two", [3.0, 2.0, 1.5], branch_json=origin)
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     models = {"mt": translator, "labels": small_bert("one"), "writer": small_gpt2()}
     models |= {"masks": small_bert("words"), "images": small_vit()}
     models |= {"roles": small_labeller(seed=SEED), "mentions": small_resolver()}

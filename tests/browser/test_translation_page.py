@@ -4,11 +4,9 @@ import time
 
 import pytest
 
-from regard.api import Model
 from regard.serving.engine import ServedModel
 from regard.serving.settings import APIKeys, ServerSettings
-from serving.running_server import running
-from small_mistakes import TRANSLATORS, small_translator
+from serving.running_server import running, translation_model
 
 KEY = "a-key-of-a-user-1"
 MARKUP = "<img src=x onerror=document.title='run'>"
@@ -16,7 +14,7 @@ MARKUP = "<img src=x onerror=document.title='run'>"
 
 @pytest.fixture(scope="module")
 def translator():
-    return Model(small_translator(next(iter(TRANSLATORS))))
+    return translation_model()
 
 
 @pytest.fixture

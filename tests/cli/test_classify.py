@@ -86,12 +86,11 @@ def test_evaluate_tells_labels_apart(model, owl_run):
     assert record["macro-F1"] == pytest.approx(mean(one["f1"] for one in record["labels"]))
 
 
-@pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "reached"), (200, 1, "NOT reached")])
+@pytest.mark.parametrize(("score", "code", "word"), [(10, 0, "reached"), (200, 1, "NOT reached")])
 def test_the_expected_score_is_checked(owl_run, tmp_path, score, code, word):
     recipe = tmp_path / "promise.toml"
     promise = f'[expect]\nmetric = "accuracy"\nscore = {score}\ntolerance = 0.0\nsource = "x"\n'
-    text = (owl_run / "owls.toml").read_text().replace("steps = 12", "steps = 60")
-    recipe.write_text(text + promise)
+    recipe.write_text((owl_run / "owls.toml").read_text() + promise)
     done = run("train", recipe, "--data", owl_run, "--out", tmp_path / "run", code=code)
     assert f": {word}" in done.stdout
 

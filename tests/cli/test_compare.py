@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 import regard
 from regard.experiments.comparison import paired
 from regard.metrics.classification import classification_scores
+from regard.metrics.paired import TRIALS, randomisation_p_value
 from small_gpt import write_gpt2
 from verb import run
 
@@ -32,6 +34,13 @@ def owls(owl_run, tmp_path_factory):
     return folder, other, "--recipe", recipe, "--data", owl_run, "--device", "cpu"
 
 
+@pytest.fixture
+def few_trials(monkeypatch):
+    """A tenth of the trials of the test by randomisation: its p-values are tested elsewhere."""
+    few = partial(randomisation_p_value, trials=TRIALS // 10)
+    monkeypatch.setattr("regard.metrics.paired.randomisation_p_value", few)
+
+
 @pytest.mark.slow
 def test_scores_are_those_of_evaluate(owls):
     folder, other, _, recipe, *rest = owls
@@ -49,6 +58,7 @@ def test_scores_are_those_of_evaluate(owls):
     assert low <= accuracy["difference"] <= high
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_python_compares_as_the_verb_does(owls):
     folder, other, _, recipe, _, data, *_ = owls
     result = regard.compare(folder, other, recipe=recipe, data=data, device="cpu")
@@ -62,6 +72,7 @@ def test_python_compares_as_the_verb_does(owls):
     assert all("dropped" in str(note.text) for note in told)
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_a_table(owls):
     folder, other, *_ = owls
     head, *lines = run("compare", *owls).stdout.splitlines()
@@ -88,6 +99,7 @@ def test_intervals_are_those_of_b_minus_a():
         assert metric.p_values["randomisation"] < 0.01
 
 
+@pytest.mark.usefixtures("few_trials")
 def test_translators_and_a_model_with_itself(small_run):
     model = small_run / "run" / "model"
     told = ("--recipe", small_run / "small.toml", "--data", small_run, "--device", "cpu")

@@ -47,6 +47,7 @@ def test_what_is_wrong_is_reported(folder, tmp_path):
     assert "it has no masked-LM head" in refused.stderr
 
 
+@pytest.mark.usefixtures("inline_workers")
 def test_several_files_are_shared_out_and_bad_lines_are_skipped(folder, tmp_path):
     for name, lines in {"a.txt": "The [MASK] came.\ncat\n", "b.txt": "[MASK] sailors\n"}.items():
         (tmp_path / name).write_text(lines)

@@ -428,23 +428,6 @@ def test_a_printed_recipe_has_no_expected_score(tmp_path):
     assert json.loads(run("recipes", tmp_path / "mine", "--json").stdout)["expect"] is None
 
 
-def test_a_closed_pipe_is_no_error(model, small_run):
-    import subprocess
-
-    from small import command, environment
-
-    words = " ".join(command("translate", model, small_run / "train.src", "--search", "greedy"))
-    done = subprocess.run(
-        ["bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.slow
 def test_any_encoding_will_do(model):
     from small import environment, regard

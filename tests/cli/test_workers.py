@@ -8,9 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +15,8 @@ import pytest
 import regard
 from counted_blocks import BLOCK, FILE, finished_blocks
 from local_ray import RAY, SYSTEMS, options_of
-from regard.core.workers import AHEAD, Workers
-from regard.experiments.bulk import component_runs, result_file
-from regard.tasks.components import ComponentSpec
+from regard.core.workers import AHEAD
+from regard.experiments.bulk import result_file
 from small import environment
 from small_bert import model as small_bert
 from small_gpt import write_gpt2
@@ -28,33 +24,6 @@ from verb import run
 
 COUNT = 50
 MANY = 20 * BLOCK
-
-
-class Inline(Workers):
-    """Workers in this process, each job with a copy of the component; jobs are begun late."""
-
-    def __init__(self, spec):
-        super().__init__(2)
-        self.run_block = spec.open_block_runner()
-
-    def close(self):
-        self.run_block = None
-
-    def submit(self, job):
-        return partial(self.run_block, *job)
-
-
-@pytest.fixture
-def _inline(monkeypatch):
-    """Workers are in this process, and blocks have 8 lines."""
-
-    @contextmanager
-    def workers(spec, count, ray):
-        yield None if not count and ray is None else Inline(replace(spec, device="cpu"))
-
-    monkeypatch.setattr(ComponentSpec, "workers", workers)
-    monkeypatch.setattr(component_runs, "BLOCK", 8)
-    monkeypatch.setattr(result_file, "EVERY", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +40,7 @@ def texts(tmp_path):
     return path
 
 
-@pytest.mark.usefixtures("_inline")
+@pytest.mark.usefixtures("inline_workers")
 @pytest.mark.parametrize("verb", ["predict", "embed"])
 def test_workers_print_what_one_process_prints(classifier, texts, verb):
     arguments = (verb, classifier, texts, "--device", "cpu", "--batch-size", 1)
@@ -83,7 +52,7 @@ def test_workers_print_what_one_process_prints(classifier, texts, verb):
     assert ("label: " if verb == "predict" else "norm of vector: mean") in shared.stderr
 
 
-@pytest.mark.usefixtures("_inline")
+@pytest.mark.usefixtures("inline_workers")
 @pytest.mark.parametrize("verb", ["generate", "score", "translate"])
 def test_workers_of_models_of_language(small_run, verb, texts, tmp_path):
     model = small_run / "run" / "model" if verb == "translate" else write_gpt2(tmp_path / "gpt")
@@ -94,7 +63,7 @@ def test_workers_of_models_of_language(small_run, verb, texts, tmp_path):
     assert f"{COUNT} results of {COUNT} inputs" in shared.stderr
 
 
-@pytest.mark.usefixtures("_inline")
+@pytest.mark.usefixtures("inline_workers")
 def test_bad_lines_are_beside_the_results_of_workers(classifier, texts):
     lines = texts.read_bytes().splitlines(True)
     texts.write_bytes(b"".join([*lines[:20], b"\xff\n", b"\n", *lines[20:]]))
@@ -112,7 +81,7 @@ class Stop(BaseException):
     """A run ends here as if it was killed."""
 
 
-@pytest.mark.usefixtures("_inline")
+@pytest.mark.usefixtures("inline_workers")
 def test_a_stopped_run_of_workers_is_resumed(classifier, texts, tmp_path, monkeypatch):
     out = tmp_path / "out.jsonl"
     command = ("predict", classifier, texts, "--json", "--workers", 2)
@@ -143,7 +112,7 @@ def test_one_text_has_nothing_to_share(classifier, texts):
     assert "--workers: cannot be used with --whole" in refused.stderr
 
 
-@pytest.mark.usefixtures("_inline")
+@pytest.mark.usefixtures("inline_workers")
 def test_bulk_in_python(classifier, texts, tmp_path, monkeypatch):
     out = tmp_path / "out.jsonl"
     lines = texts.read_bytes().splitlines(True)

@@ -42,6 +42,7 @@ def commands_of(text: str) -> list[str]:
 COMMANDS = [(name, command) for name, text in PAGES.items() for command in commands_of(text)]
 
 
+@cache
 def parse(command: str) -> dict[str, Any]:
     """Arguments and options of a command, as the command line parses them."""
     _, verb, *words = shlex.split(re.split(r"\s>\s", command)[0])

@@ -51,6 +51,9 @@ def test_a_sampler_draws_within_the_ranges_and_repeats_itself(owls):
     assert values == sorted(values, reverse=True)
 
 
+SLOW = {"gp": pytest.mark.slow}  # fits a Gaussian process before each trial
+
+
 def told(owls, monkeypatch, sampler, count):
     """Rates of trials that are as good as their rates are near to 0.01, without training."""
 
@@ -64,7 +67,9 @@ def told(owls, monkeypatch, sampler, count):
     return [float(settings["optimiser.rate"]) for settings in values_of(tuning)]
 
 
-@pytest.mark.parametrize("sampler", [*tuning_study.SAMPLERS])
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(one, marks=SLOW.get(one, ())) for one in tuning_study.SAMPLERS]
+)
 def test_samplers_learn_or_spread(owls, monkeypatch, sampler):
     if sampler == "qmc":  # each decade has a quarter, but the first trial is drawn at random
         decades = Counter(floor(log10(rate)) for rate in told(owls, monkeypatch, sampler, 17)[1:])

@@ -88,6 +88,20 @@ def test_closed_standard_streams_of_translate(small_run, tmp_path, closed, more,
         assert len((tmp_path / "out").read_text().splitlines()) == len(lines)
 
 
+GONE = (
+    "import os, sys; read, write = os.pipe(); os.close(read); os.dup2(write, 1)\n"
+    "sys.stdout = open(1, 'w')\n" + CLOSE
+)
+
+
+def test_a_reader_that_has_gone_is_no_error(small_run):
+    words = ("translate", small_run / "run" / "model", small_run / "train.src")
+    process = WarmProcess("-c", GONE, "", *words, "--search", "greedy")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors and "Broken pipe" not in errors
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_no_temporary_file(small_run, tmp_path, number):
     lines, out = tmp_path / "lines", tmp_path / "results" / "out"

@@ -1,12 +1,15 @@
 """A real server on a free port, in a thread of the test."""
 
 import asyncio
+import os
 import re
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -20,6 +23,14 @@ from regard.serving.server import APIS, bind, uvicorn_config
 from regard.serving.settings import ServerSettings
 from regard.serving.worker import Worker
 from small import command, environment
+from small_mistakes import TRANSLATORS, small_translator
+
+PLAIN = {"trust_env": False, "verify": False}  # of clients: no proxy, no certificates to load
+
+
+def translation_model() -> Model:
+    """A translator of random weights."""
+    return Model(small_translator(next(iter(TRANSLATORS))))
 
 
 class RunningServer:
@@ -27,7 +38,7 @@ class RunningServer:
 
     def __init__(self, app: App, url: str):
         self.app, self.engine, self.url = app, app.engine, url
-        self.client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self.client = httpx.Client(base_url=url, timeout=30, **PLAIN)
 
     @property
     def paths(self) -> set[str]:
@@ -35,6 +46,19 @@ class RunningServer:
 
     def post(self, path: str, body: object, **more: object) -> httpx.Response:
         return self.client.post(path, json=body, **more)
+
+    def asynchronous(self) -> httpx.AsyncClient:
+        """A client that sends several requests at once."""
+        return httpx.AsyncClient(base_url=self.url, timeout=60, **PLAIN)
+
+
+class Server(uvicorn.Server):
+    """A server that ends at once: uvicorn asks ten times a second whether it should."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.01)
 
 
 @contextmanager
@@ -49,13 +73,12 @@ def running(
     engine = ServingEngine(served, EngineLimits(**limits))
     app = App(engine, apis, settings or ServerSettings())
     listening = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn_config(app, 10))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+    server = Server(uvicorn_config(app, 10))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
     thread.start()
     try:
-        while not (server.started and engine.ready):
-            assert thread.is_alive()
-            time.sleep(0.01)
+        until(lambda: (server.started and engine.ready) or not thread.is_alive())
+        assert thread.is_alive()
         running = RunningServer(app, f"http://127.0.0.1:{listening.getsockname()[1]}")
         with running.client:
             yield running
@@ -93,16 +116,49 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+async def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for a condition beside other tasks of the event loop."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 def threads_named(name: str) -> list[threading.Thread]:
     """Threads of a name that have not ended."""
     return [thread for thread in threading.enumerate() if thread.name == name]
 
 
-def start(folder: Path, *options: object) -> tuple[subprocess.Popen[str], str]:
-    """The verb in a process of its own, and its address."""
+@contextmanager
+def serving_process(folder: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The verb in a process of its own, and its address, once it answers."""
     words = command("serve", folder, "--port", 0, "--device", "cpu", *options)
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
-    return process, address_of(process)
+    with server_process(words) as (process, url):
+        yield process, url
+
+
+@contextmanager
+def server_process(words: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that serves, and its address; at the end it is killed with its own processes.
+
+    Those inherit its standard error: who reads that to its end would wait for all of them.
+    """
+    process = subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
+    kill = partial(os.killpg, process.pid, signal.SIGKILL)
+    silent = threading.Timer(300, kill)
+    silent.start()
+    try:
+        url = address_of(process)
+        ready(url)
+        silent.cancel()
+        yield process, url
+    finally:
+        silent.cancel()
+        with suppress(ProcessLookupError):
+            kill()
+        process.wait(60)
+        process.stderr.close()
 
 
 def address_of(process: subprocess.Popen[str]) -> str:
@@ -110,7 +166,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     for line in process.stderr:
         if found := re.search(r"serving on 127\.0\.0\.1, port (\d+);", line):
             return f"http://127.0.0.1:{found[1]}"
-    raise AssertionError(f"no server: {process.wait()}")
+    raise AssertionError(f"no server: {process.wait(60)}")
 
 
 def ready(url: str) -> None:

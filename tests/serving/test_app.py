@@ -7,7 +7,6 @@ import pickle
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -33,20 +32,19 @@ from regard.serving.worker import Worker
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.mutated_requests import mutated
 from serving.running_server import (
-    address_of,
+    eventually,
     gate_warm_up,
-    ready,
     running,
-    start,
+    server_process,
+    serving_process,
     threads_named,
+    translation_model,
     until,
 )
-from small import environment
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_bert import small_bert as small_bert_files
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 KEY, ADMIN = "a-key-of-a-user-1", "a-key-of-an-admin"
 
@@ -221,17 +219,15 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
         small_bert("one", seed=seed).save(root / f"seed-{seed}")
     settings = ServerSettings(keys=APIKeys.read(keys), model_roots=(root,), device="cpu")
 
-    async def load_twice(url):
-        options = {"base_url": url, "headers": admin, "timeout": 30, "trust_env": False}
-        async with httpx.AsyncClient(**options) as client:
+    async def load_twice(server):
+        async with server.asynchronous() as client:
+            client.headers.update(admin)
             gate.clear()
-            loads = []
+            loads, arrived = [], gate.arrived
             for seed in (3, 4):
-                arrived, body = gate.arrived, {"folder": f"seed-{seed}", "name": name}
+                body = {"folder": f"seed-{seed}", "name": name}
                 loads.append(asyncio.ensure_future(client.post("/admin/models", json=body)))
-                async with asyncio.timeout(20):
-                    while gate.arrived == arrived:
-                        await asyncio.sleep(0.01)
+                await eventually(lambda: gate.arrived - arrived == len(loads))
             assert not any(load.done() for load in loads)
             gate.set()
             first, last = await asyncio.gather(*loads)
@@ -241,7 +237,7 @@ def test_an_administrator_is_answered_when_the_model_serves(models, keys, tmp_pa
             return first, last, vector["results"][0]["records"][0]["vector"], listed
 
     with running({"one": models["one"]}, settings) as server:
-        first, last, vector, listed = asyncio.run(load_twice(server.url))
+        first, last, vector, listed = asyncio.run(load_twice(server))
     if name == "one" or first.status_code != 200:  # a new one may have served between the two
         assert first.status_code == 409 and first.json()["error"]["kind"] == "replaced"
     assert last.status_code == 200 and last.json() in listed
@@ -269,7 +265,7 @@ def test_one_process_of_several_does_not_change_its_models(models, keys, tmp_pat
 
 def test_a_model_that_takes_the_place_of_another_keeps_languages_and_edits(keys, tmp_path):
     root, edits = tmp_path / "models", tmp_path / "edits.toml"
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     translator.save(root / "plain")
     small_bert("one").save(root / "bert")
     (root / "linked").symlink_to(root / "plain")
@@ -498,8 +494,8 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer(models, large_apis, mo
 def test_a_full_queue_answers_429(models, monkeypatch):
     gate, step = threading.Event(), Worker._step
 
-    async def ask_all(url):
-        async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+    async def ask_all():
+        async with server.asynchronous() as client:
             body = {"text": "The old man", "max_new_tokens": 30, "min_new_tokens": 30}
             asks = [
                 asyncio.ensure_future(client.post("/v1/generate", json=body)) for _ in range(30)
@@ -510,7 +506,7 @@ def test_a_full_queue_answers_429(models, monkeypatch):
 
     with running({"gpt": models["gpt"]}, max_queued_tokens=60) as server:
         monkeypatch.setattr(Worker, "_step", lambda worker: gate.wait(60) and step(worker))
-        answers = asyncio.run(ask_all(server.url))
+        answers = asyncio.run(ask_all())
         assert server.engine.queued_tokens == 0
         rejected = 'regard_rejected_total{reason="overloaded"}'
         assert rejected in server.client.get("/metrics").text
@@ -662,7 +658,7 @@ def test_many_clients_get_their_own_answers(models, server):
     ]
 
     async def ask_all():
-        async with httpx.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
+        async with server.asynchronous() as client:
             return await asyncio.gather(*(client.post(path, json=body) for path, body in bodies))
 
     from safety.frozen_folders import differences
@@ -688,11 +684,10 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
     texts = [SENTENCES[n % 4] for n in range(40)]
     model = Model(small_bert_files("one"), batch_size=4)
 
-    async def ask(url):
-        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+    async def ask():
+        async with server.asynchronous() as client:
             large = asyncio.ensure_future(client.post("/embed", json={"inputs": texts}))
-            while len(batches) < 2:
-                await asyncio.sleep(0.005)
+            await eventually(lambda: len(batches) == 2)
             small = await client.post("/embed", json={"inputs": texts[:1]})
             assert not large.done()
             is_answered.set()
@@ -700,7 +695,7 @@ def test_others_do_not_wait_for_all_texts_of_an_isolated_request(monkeypatch):
 
     with running({"one": model}, isolate=True) as server:
         monkeypatch.setattr(Component, "run", slow)
-        large, small = asyncio.run(ask(server.url))
+        large, small = asyncio.run(ask())
     assert sorted(batches) == [1, *[4] * 10] and batches.index(1) <= 4
     embed = model.component("embed", normalise=True).predict
     assert large == [vector.tolist() for vector in embed(texts)]
@@ -819,10 +814,9 @@ def test_worker_processes_get_a_copy_of_all_endpoints():
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
-    process, url = start(folder, "--workers", workers)
     body = {"text": "The old man", "max_new_tokens": 40, "min_new_tokens": 40}
 
-    async def ask_all():
+    async def ask_all(process, url):
         limits = httpx.Limits(max_connections=100)
         async with httpx.AsyncClient(timeout=60, trust_env=False, limits=limits) as client:
             asks = [
@@ -833,13 +827,9 @@ def test_a_server_that_is_terminated_answers_what_it_accepted(folder, workers):
             process.send_signal(signal.SIGTERM)
             return await asyncio.gather(*asks, return_exceptions=True)
 
-    try:
-        ready(url)
-        answers = asyncio.run(ask_all())
+    with serving_process(folder, "--workers", workers) as (process, url):
+        answers = asyncio.run(ask_all(process, url))
         code = process.wait(30)
-    finally:
-        process.kill()
-        process.communicate()
     texts = {answer.json()["results"][0]["records"][0]["text"] for answer in answers}
     assert len(answers) == 40 and len(texts) == 1
     assert code == 0
@@ -869,24 +859,18 @@ with bind("127.0.0.1", 0) as listening:
 @pytest.mark.slow
 def test_work_longer_than_the_drain_is_refused_and_the_process_ends_well(folder):
     words = [sys.executable, "-c", SLOW_SERVER, str(folder)]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
-    try:
-        url = address_of(process)
-        ready(url)
 
-        async def ask():
-            async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
-                body = {"inputs": ["slow"]}
-                asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
-                await accepted(client, url, 1)
-                process.send_signal(signal.SIGTERM)
-                return await asking
+    async def ask(process, url):
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+            body = {"inputs": ["slow"]}
+            asking = asyncio.ensure_future(client.post(f"{url}/v1/embed", json=body))
+            await accepted(client, url, 1)
+            process.send_signal(signal.SIGTERM)
+            return await asking
 
-        answer = asyncio.run(ask())
+    with server_process(words) as (process, url):
+        answer = asyncio.run(ask(process, url))
         code, log = process.wait(30), process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
     assert answer.status_code == 503, answer.text
     assert answer.json() == {"error": {"kind": "unavailable", "message": "the server is stopping"}}
     assert code == 0 and "Traceback" not in log and "terminate" not in log, log

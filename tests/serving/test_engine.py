@@ -8,6 +8,7 @@ import weakref
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,18 +34,12 @@ from regard.serving.engine import (
     UnknownModel,
 )
 from regard.serving.worker import LOG, Outbox, Worker
-from serving.running_server import gate_warm_up, until
+from serving.running_server import eventually, gate_warm_up, until
 from small_bert import SENTENCES
 from small_bert import model as small_bert
-from small_gpt import small_gpt2
 
 PROMPTS = ["The old man", "A dog", "x", "The girl sees the dog near the"]
 SAMPLED = {"method": Method(Sample(seed=2)), "ending": Ending(7)}
-
-
-@pytest.fixture(scope="module")
-def models():
-    return {"bert": small_bert("one"), "gpt": small_gpt2()}
 
 
 def test_every_request_gets_the_answers_of_a_direct_call(models, engine_of):
@@ -226,8 +221,7 @@ async def together(engine, *asks):
     tasks = [asyncio.ensure_future(engine.call("bert", lambda _: gate.wait(20)))]
     for ask in asks:
         tasks.append(asyncio.ensure_future(ask))
-        while engine._workers["bert"].queued_requests < len(tasks):
-            await asyncio.sleep(0.001)
+        await eventually(lambda: engine._workers["bert"].queued_requests == len(tasks))
     gate.set()
     return (await asyncio.gather(*tasks))[1:]
 
@@ -268,8 +262,7 @@ def test_a_request_that_nobody_waits_for_is_dropped(engine_of):
         blocking = asyncio.ensure_future(engine.call("gpt", lambda _: gate.wait(20)))
         ask = engine.run("gpt", "generate", ["The old man"] * 3, {"ending": Ending(30)})
         task = asyncio.ensure_future(ask)
-        while engine.queued_tokens <= 3:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: engine.queued_tokens > 3)
         task.cancel()
         gate.set()
         await blocking
@@ -324,8 +317,7 @@ def test_abandoned_requests_are_refused_at_once(engine_of, monkeypatch):
 async def swapped(engine, served):
     """Load a model, and wait until it serves."""
     engine.load(served)
-    while engine.models[served.name] is not served:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: engine.models[served.name] is served)
 
 
 @pytest.fixture
@@ -355,8 +347,7 @@ def test_a_server_stays_ready_while_a_model_becomes_warm(models, engine_of, requ
         await asyncio.sleep(0.05)
         assert not asking.done()
         gate.set()
-        while engine.models["bert"] is before:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: engine.models["bert"] is not before)
         assert engine.ready and engine.models["bert"] is not given_up
         vectors += [await vector(), (await asking)[0].value]
         return vectors
@@ -379,6 +370,29 @@ def test_a_model_that_is_unloaded_before_it_is_warm_never_serves(engine_of, requ
 
     assert ended(asyncio.run(load_and_unload()))
     assert "bert" not in engine.models
+
+
+@pytest.mark.parametrize("name", ["bert", "new"])
+def test_a_model_that_cannot_run_is_refused_and_does_not_serve(engine_of, monkeypatch, name):
+    engine = engine_of()
+    until(lambda: engine.ready)
+    before, folder = dict(engine.models), Path("a-file-of-it")
+
+    def refuse(folder):
+        raise BadInput(f"{folder}: cannot be read")
+
+    monkeypatch.setattr("regard.serving.served_model.digest_folder", refuse)
+
+    async def load():
+        served = ServedModel(small_bert("one", seed=7), name, folder)
+        with pytest.raises(BadInput, match="a-file-of-it: cannot be read"):
+            async with asyncio.timeout(20):
+                await engine.load_and_wait(served)
+        return weakref.ref(served), await engine.run("bert", "embed", ["a"])
+
+    served, answers = asyncio.run(load())
+    assert ended(served) and dict(engine.models) == before and len(answers) == 1
+    assert engine.ready
 
 
 def test_a_server_is_not_ready_before_its_first_models_are_warm(slow_warm_up, engine_of):
@@ -484,8 +498,7 @@ def test_short_work_is_done_between_the_steps_of_a_generation(engine_of, monkeyp
         long = ask("long", "generate", ["The old man"], {"ending": Ending(40, 40)})
         tasks = [asyncio.ensure_future(long)]
         tasks.append(asyncio.ensure_future(ask("short", "embed", ["A dog"])))
-        while engine._workers["gpt"].queued_requests < 2:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: order or engine._workers["gpt"].queued_requests == 2)
         gate.set()
         await asyncio.gather(*tasks)
 

@@ -5,10 +5,8 @@ import json
 import re
 import threading
 
-import httpx
 import pytest
 
-from regard.api import Model
 from regard.core.errors import BadInput
 from regard.generation.beam import Beam
 from regard.generation.greedy import Greedy
@@ -19,11 +17,10 @@ from regard.inference.generator import Ending
 from regard.serving.apis.json_body import encode_json
 from regard.serving.engine import EngineLimits, ServedModel, ServingEngine
 from regard.serving.worker import Worker
-from serving.running_server import running
+from serving.running_server import eventually, running, translation_model
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 TEXTS = [SENTENCES[n % 5][: 12 + 2 * n] for n in range(24)]
 
@@ -31,14 +28,13 @@ TEXTS = [SENTENCES[n % 5][: 12 + 2 * n] for n in range(24)]
 def post_together(server, posts, monkeypatch):
     """Answers to requests, none of which begins before all wait."""
     advance, gate = Worker._advance, threading.Event()
-    monkeypatch.setattr(Worker, "_advance", lambda worker: gate.wait(20) and advance(worker))
+    monkeypatch.setattr(Worker, "_advance", lambda worker: gate.wait(60) and advance(worker))
 
     async def post_all():
         (worker,) = server.app.engine._workers.values()
-        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+        async with server.asynchronous() as client:
             posting = asyncio.gather(*(client.post(path, json=body) for path, body in posts))
-            while worker.queued_requests < len(posts):
-                await asyncio.sleep(0.001)
+            await eventually(lambda: worker.queued_requests == len(posts) or posting.done())
             gate.set()
             return await posting
 
@@ -149,7 +145,7 @@ def test_completions_are_exact_on_request(monkeypatch):
 
 
 def test_translations_are_exact_on_request(monkeypatch):
-    model = Model(small_translator(next(iter(TRANSLATORS))))
+    model = translation_model()
     bodies = [{"text": text} for text in ("the owl", "a cat sees the owl", "owl", "the old cat")]
     with running({"m": model}, exact=True) as server:
         answers = post_together(server, [("/v1/translate", body) for body in bodies], monkeypatch)

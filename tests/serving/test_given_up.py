@@ -7,18 +7,16 @@ from itertools import count
 import numpy as np
 import pytest
 
-from regard.api import Model
 from regard.core.cancellation import CancelledWork, cancelled_if, check_wanted
 from regard.inference.component import Component
 from regard.inference.generation_session import GenerationSession
 from regard.inference.generator import Ending
 from regard.inference.translator import Translator
 from regard.serving.engine import DeadlineExceeded, TooLarge
-from serving.running_server import running, until
+from serving.running_server import eventually, running, translation_model, until
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 from work import ends
 
 TEXT = "the owl sees the cow"
@@ -26,7 +24,7 @@ TEXT = "the owl sees the cow"
 
 @pytest.fixture(scope="module")
 def models():
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     return {"bert": small_bert("one"), "gpt": small_gpt2(), "mt": translator}
 
 
@@ -84,8 +82,7 @@ def test_rows_that_nobody_waits_for_are_decoded_no_further(engine_of, monkeypatc
     async def leave():
         ask = engine.run("gpt", "generate", ["The old man"] * 3, {"ending": Ending(30)})
         task = asyncio.ensure_future(ask)
-        while not decoded:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: decoded)
         task.cancel()
         await asyncio.wait([task])
         gate.set()
@@ -101,7 +98,7 @@ def test_parts_of_a_call_end_with_its_request(engine_of):
 
     def function(served, numbers):
         begun.append(numbers)
-        gate.wait()
+        gate.wait(60)
         return numbers
 
     async def ask():
@@ -119,19 +116,17 @@ def test_other_requests_run_between_the_parts_of_a_call(engine_of):
     until(lambda: engine.ready)
 
     def function(served, numbers):
-        gate.wait()
+        gate.wait(60)
         order.append(numbers)
         return [f"value {number}" for number in numbers]
 
     async def ask():
         parts = asyncio.ensure_future(engine.call_in_parts("bert", function, [30, 5, 30, 20, 9]))
-        while not engine.queued_tokens:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: engine.queued_tokens)
         other = asyncio.ensure_future(
             engine.call("bert", lambda served: order.append("other"), tokens=1)
         )
-        while engine.queued_tokens < 95:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: engine.queued_tokens == 95)
         gate.set()
         await other
         return await parts

@@ -5,22 +5,20 @@ import pytest
 from huggingface_hub import InferenceClient, constants
 from huggingface_hub.errors import HfHubHTTPError, ValidationError
 
-from regard.api import Model
 from regard.generation.greedy import Greedy
 from regard.serving.engine import ServedModel
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import small_vit, write_images
-from small_mistakes import TRANSLATORS, small_translator
 
 KINDS = ("one", "words", "tags", "parts", "answer", "states")
 
 
 @pytest.fixture(scope="module")
 def models():
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     named = {kind: small_bert(kind) for kind in KINDS}
     return named | {"gpt": small_gpt2(), "vit": small_vit(), "mt-en-de": translator}
 

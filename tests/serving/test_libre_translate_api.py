@@ -18,15 +18,9 @@ from regard.serving.settings import APIKeys, ServerSettings
 from regard.text.label_sets import SingleLabelSet
 from serving.running_server import running
 from small_bert import small_bert
-from small_mistakes import TRANSLATORS, small_translator
 from work import ends
 
 TEXT = "the owl sees the cow"
-
-
-@pytest.fixture(scope="module")
-def translator():
-    return Model(small_translator(next(iter(TRANSLATORS))))
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +218,7 @@ MANY = ["<a ", "<!--", "<", "</", '<a b="', "<a b='\"", "<!", "<b>", "</b>", "<p
 MANY += ["<script>", "<title>", "<a/", "a ", "&#9", "<b translate=", "<i =", "&"]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("before", ["", "<a translate ", "<b>a  <i>"])
 @pytest.mark.parametrize("piece", MANY)
 def test_html_of_any_kind_is_read_in_linear_time(piece, before):

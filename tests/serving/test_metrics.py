@@ -9,9 +9,10 @@ import time
 import httpx
 import pytest
 
-from serving.running_server import ready, start
+from serving.running_server import serving_process
 from small import environment
 from small_bert import model as small_bert
+from work import ends
 
 PROCESSES = """
 import os, sys
@@ -45,12 +46,12 @@ def test_figures_are_summed_and_queues_of_dead_processes_are_forgotten(tmp_path)
         return subprocess.Popen(words, **pipes, text=True, env=environ)
 
     first = started(3)
-    assert first.stdout.readline()  # it has written its figures
-    second = started(4)
-    both, _ = second.communicate()
+    with ends(120):
+        assert first.stdout.readline()  # it has written its figures
+    both, _ = started(4).communicate(timeout=120)
     assert [figure(both, name) for name in (REQUESTS, LATENCIES, QUEUED)] == [7, 2, 7]
-    first.communicate()
-    last, _ = started(5).communicate()
+    first.communicate(timeout=120)
+    last, _ = started(5).communicate(timeout=120)
     assert [figure(last, name) for name in (REQUESTS, LATENCIES, QUEUED)] == [12, 3, 5]
 
 
@@ -63,10 +64,8 @@ def _figures_of_all(url, name):
 @pytest.mark.slow
 def test_each_of_several_processes_has_the_figures_of_all(tmp_path):
     small_bert("one").save(tmp_path / "model")
-    process, url = start(tmp_path / "model", "--workers", 2)
     name = 'regard_requests_total{path="/v1/classify",status="200"}'
-    try:
-        ready(url)
+    with serving_process(tmp_path / "model", "--workers", 2) as (process, url):
         for _ in range(20):  # each over a connection of its own
             answer = httpx.post(f"{url}/v1/classify", json={"text": "a"}, trust_env=False)
             assert answer.status_code == 200
@@ -74,7 +73,5 @@ def test_each_of_several_processes_has_the_figures_of_all(tmp_path):
         while (figures := _figures_of_all(url, name)) != {20} and time.monotonic() < end:
             time.sleep(0.1)
         assert figures == {20}
-    finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.communicate()
+        assert process.wait(60) == 0

@@ -4,18 +4,16 @@ import json
 
 import pytest
 
-from regard.api import Model
 from regard.serving.engine import ServedModel
 from serving.mutated_requests import OF_OTHER_APIS, mutated
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 
 @pytest.fixture(scope="module")
 def server():
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     models = {"one": small_bert("one"), "gpt": small_gpt2(), "mt-en-de": translator}
     models |= {"ranker": small_bert("number")}
     with running([ServedModel(model, name) for name, model in models.items()]) as server:

@@ -16,21 +16,9 @@ from regard.serving.apis.request import APIRequest
 from regard.serving.worker import Worker
 from serving.running_server import running, until
 from small_bert import SENTENCES
-from small_bert import model as small_bert
-from small_gpt import POSITIONS, small_gpt2
+from small_gpt import POSITIONS
 
 PROMPT = "The old man"
-
-
-@pytest.fixture(scope="module")
-def models():
-    return {"bert": small_bert("one"), "gpt": small_gpt2()}
-
-
-@pytest.fixture(scope="module")
-def server(models):
-    with running(models) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

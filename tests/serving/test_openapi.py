@@ -3,14 +3,12 @@
 import msgspec
 import pytest
 
-from regard.api import Model
 from regard.serving.apis.request import Endpoint
 from regard.serving.server import APIS
 from regard.serving.settings import APIKeys, ServerSettings
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 KEY = {"x-api-key": "a-key-of-an-admin"}
 PLAIN = {"/health", "/health/live", "/health/ready", "/metrics", "/docs", "/openapi.json", "/"}
@@ -27,7 +25,7 @@ def server(tmp_path_factory):
         "ranker": small_bert("number"),
         "states": small_bert("states"),
         "gpt": small_gpt2(),
-        "mt-en-de": Model(small_translator(next(iter(TRANSLATORS)))),
+        "mt-en-de": translation_model(),
     }
     settings = ServerSettings(keys=APIKeys.read(path), model_roots=(path.parent,))
     with running(models, settings) as server:

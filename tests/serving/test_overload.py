@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from regard.api import load
-from serving.test_app import ready, start
+from serving.running_server import serving_process
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 
@@ -88,11 +88,9 @@ def test_overload_leaves_memory_flat_and_answers_right(tmp_path):
     expected = [model.embed([text], as_numpy=True)[0] for text in texts]
     tokens = sum(len(each.ids) for each in model.tokens(texts)) // len(texts)
     options = "--name", "m", "--max-queued-tokens", 8 * tokens, "--deadline", DEADLINE
-    process, url = start(folder, *options)
-    log = threading.Thread(target=lambda: deque(process.stderr, 0))
-    log.start()
-    try:
-        ready(url)
+    with serving_process(folder, *options) as (process, url):
+        log = threading.Thread(target=lambda: deque(process.stderr, 0))
+        log.start()
         load_ = Overload(url, texts, expected)
         asyncio.run(load_.clients(8, 3))
         first = resident_mib(process.pid)
@@ -100,11 +98,8 @@ def test_overload_leaves_memory_flat_and_answers_right(tmp_path):
         while time.monotonic() < end:
             asyncio.run(load_.clients(8 * TIMES, min(10.0, SECONDS / 3)))
             sizes.append(resident_mib(process.pid))
-    finally:
         process.kill()
-        process.wait()
-        log.join()
-        process.stderr.close()
+        log.join(60)
     p99 = float(np.percentile(load_.seconds, 99))
     figures = {"answered": len(load_.seconds), "refused": load_.refused, "p99_s": round(p99, 3)}
     print(json.dumps(figures | {"rss_mib": [round(size) for size in sizes]}))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from regard.api import Model, load
+from regard.api import load
 from regard.core.errors import BadInput
 from regard.generation.beam import Beam
 from regard.generation.sample import Sample
@@ -24,12 +24,11 @@ from regard.serving.apis.request import APIRequest
 from regard.serving.served_model import ServedModel
 from regard.serving.settings import RequestLimits, ServerSettings
 from safety.frozen_folders import differences
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import blank_png, small_vit, write_images
-from small_mistakes import TRANSLATORS, small_translator
 
 INPUTS = {
     "classify": ("one", [{"first": "The storm", "second": "came in."}, {"text": SENTENCES[0]}]),
@@ -47,7 +46,7 @@ COMPONENT = dict.fromkeys(("classify", "tag", "answer", "choose"), "predict")
 @pytest.fixture(scope="module")
 def models():
     kinds = ("one", "words", "tags", "answer", "choose")
-    writers = {"gpt": small_gpt2(), "mt-en-de": Model(small_translator(next(iter(TRANSLATORS))))}
+    writers = {"gpt": small_gpt2(), "mt-en-de": translation_model()}
     return {kind: small_bert(kind) for kind in kinds} | writers
 
 
@@ -243,11 +242,6 @@ def test_a_replay_compares_the_run_whose_values_it_returns(server, monkeypatch):
     monkeypatch.setattr(own_api, "inspect", inspect_another)
     again = server.post("/inspect/plain", names).json()
     assert again["same"] and not again["inspect_same"]
-
-
-@pytest.fixture(scope="module")
-def translator():
-    return Model(small_translator(next(iter(TRANSLATORS))))
 
 
 def test_translate_gives_n_best_lists_and_alignments(translator):

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from regard.api import Model
 from regard.serving.apis import own
 from regard.serving.server import APIS
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
@@ -24,7 +22,7 @@ BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.M | re.S)
 def test_every_curl_command_is_answered():
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert len(commands) == 24
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     models = {"encoder": small_bert("one"), "generator": small_gpt2(), "mt-en-de": translator}
     assert "".join(f" --name {name}" for name in models) + "\n```" in PAGE  # of the page's server
     with running(models) as server:

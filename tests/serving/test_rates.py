@@ -8,15 +8,8 @@ from regard.serving.rates import RateLimited, RateLimiter, RateLimits, client_ad
 from regard.serving.request_errors import TooLarge
 from regard.serving.settings import APIKeys, ServerSettings
 from serving.running_server import running
-from small_bert import model as small_bert
-from small_gpt import small_gpt2
 
 KEYS = ("a-key-of-a-user-1", "a-key-of-a-user-2")
-
-
-@pytest.fixture(scope="module")
-def models():
-    return {"bert": small_bert("one"), "gpt": small_gpt2()}
 
 
 class Clock:

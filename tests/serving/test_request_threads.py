@@ -29,7 +29,7 @@ def test_a_thread_that_is_left_behind_keeps_its_place_and_nobody_waits_for_it():
 
     def wait():
         threads_left.append(threading.current_thread())
-        gate.wait()
+        gate.wait(60)
 
     async def give_up_two():
         threads = RequestThreads(at_once=1)
@@ -47,7 +47,8 @@ def test_a_thread_that_is_left_behind_keeps_its_place_and_nobody_waits_for_it():
         assert left.is_alive() and left.daemon
     finally:
         gate.set()
-    left.join()
+    left.join(60)
+    assert not left.is_alive()
 
 
 def test_a_place_is_free_again():

@@ -41,22 +41,9 @@ from regard.tasks.components import MOST_OPTION_BYTES
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from serving.running_server import running, threads_named, until
 from small_bert import SENTENCES
-from small_bert import model as small_bert
-from small_gpt import small_gpt2
 from work import ends
 
 KEY = "a-key-of-a-user-1"
-
-
-@pytest.fixture(scope="module")
-def models():
-    return {"bert": small_bert("one"), "gpt": small_gpt2()}
-
-
-@pytest.fixture(scope="module")
-def server(models):
-    with running(models) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

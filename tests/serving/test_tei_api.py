@@ -6,13 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from regard.api import Model
 from regard.serving.apis import tokenization
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import LONGEST, SENTENCES
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
-from small_mistakes import TRANSLATORS, small_translator
 
 LONG = "storm " * LONGEST
 
@@ -21,12 +19,6 @@ LONG = "storm " * LONGEST
 def models():
     kinds = {"one": "one", "several": "several", "ranker": "number", "states": "states"}
     return {name: small_bert(kind) for name, kind in kinds.items()} | {"gpt": small_gpt2()}
-
-
-@pytest.fixture(scope="module")
-def server(models):
-    with running(models) as server:
-        yield server
 
 
 def ask(server, path, body, status=200):
@@ -270,7 +262,7 @@ def test_texts_of_ids_are_made_beside_the_event_loop(server, monkeypatch, path):
 
 
 def test_encoders_go_before_models_that_write(models):
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     writers = {"gpt": models["gpt"], "mt": translator}
     sentences = small_bert("states", seed=1)
     sentences.notes["embedding"] = {"pool": "mean"}

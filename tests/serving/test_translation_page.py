@@ -8,21 +8,14 @@ from html.parser import HTMLParser
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from regard.api import Model
 from regard.serving.engine import ServedModel
 from regard.serving.languages_by_words import guess_languages, language_profiles
 from regard.serving.settings import APIKeys, ServerSettings
 from serving.running_server import running
 from small_bert import model as small_bert
-from small_mistakes import TRANSLATORS, small_translator
 
 ENGLISH = "The owl that we saw on the roof was not there in the morning."
 GERMAN = "Die Eule, die wir auf dem Dach sahen, war am Morgen nicht mehr da."
-
-
-@pytest.fixture(scope="module")
-def translator():
-    return Model(small_translator(next(iter(TRANSLATORS))))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from regard.serving import server as serving
 from regard.serving.settings import ServerSettings
 from regard.studio.access import AccessToken
 from regard.studio.app import studio_apis
-from serving.running_server import running
+from serving.running_server import PLAIN, running
 from small_bert import model as small_bert
 
 APIS = studio_apis(token=AccessToken("secret"))
@@ -31,7 +31,7 @@ def server():
 
 @pytest.fixture
 def client(server):
-    with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, timeout=30, **PLAIN) as client:
         yield client
 
 

@@ -21,7 +21,7 @@ from regard.studio.app import HEADERS, studio_apis
 from regard.studio.predictions import ABOUT
 from regard.training.metrics_log import LOG
 from regard.views.view_record import ViewRecord
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_bert import small_bert as loaded_bert
 from small_gpt import small_gpt2
@@ -55,7 +55,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(runs):
-    translator = Model(small_translator(next(iter(TRANSLATORS))))
+    translator = translation_model()
     models = {"labels": small_bert("one"), "writer": small_gpt2(), "mt": translator}
     models["masks"] = small_bert("words")
     settings = ServerSettings(allow_edits=True)

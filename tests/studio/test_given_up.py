@@ -5,12 +5,10 @@ import threading
 import time
 from contextlib import contextmanager
 
-import httpx
 import pytest
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from regard.api import Model
 from regard.core.batch import BatchLimits
 from regard.core.cancellation import CancelledWork, check_wanted
 from regard.inside.attribution import target_function
@@ -19,11 +17,10 @@ from regard.models.trunk import StackModule
 from regard.serving.settings import ServerSettings
 from regard.studio.app import studio_apis
 from regard.studio.predictions import ABOUT
-from serving.running_server import running
+from serving.running_server import running, translation_model
 from small_bert import model as small_bert
 from small_gpt import small_gpt2
 from small_images import blank_png, small_vit
-from small_mistakes import TRANSLATORS, small_translator
 from small_roles import small_labeller
 from studio.test_predictions import SEED, TEXT, small_resolver
 from work import ends
@@ -57,7 +54,7 @@ SHORT = {"frames", "mentions", "attention", "attention of a layer", "without a w
 def server():
     models = {"labels": small_bert("one"), "images": small_vit(), "writer": small_gpt2()}
     models |= {"roles": small_labeller(seed=SEED), "mentions": small_resolver()}
-    models["mt"] = Model(small_translator(next(iter(TRANSLATORS))))
+    models["mt"] = translation_model()
     with running(models, ServerSettings(allow_edits=True), studio_apis()) as server:
         yield server
 
@@ -102,7 +99,7 @@ def until_nobody_waits():
 
 async def leave(server, path, body, begun):
     """Post a request, and give it up once it has begun."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+    async with server.asynchronous() as client:
         asking = asyncio.ensure_future(client.post(path, json=body))
         while not begun.is_set():
             assert not asking.done()

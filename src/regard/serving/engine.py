@@ -128,11 +128,21 @@ class ServingEngine:
             self._let_go(before)
 
     async def load_and_wait(self, served: ServedModel) -> None:
-        """Serve a model, and return when it has run once and answers the requests of its name."""
+        """Serve a model, and return when it has run once and answers the requests of its name.
+
+        One that cannot run is not served: the one before stays.
+        """
         name = served.name
         self.load(served)
-        warmed = (self._coming.get(name) or self._workers[name]).warmed
-        await asyncio.shield(asyncio.wrap_future(warmed))
+        worker = self._coming.get(name) or self._workers[name]
+        try:
+            await asyncio.shield(asyncio.wrap_future(worker.warmed))
+        except (BadInput, RequestError):
+            if self._coming.get(name) is worker:
+                self._let_go(self._coming.pop(name))
+            elif self._workers.get(name) is worker:
+                self.unload(name)
+            raise
         if self.models.get(name) is not served:
             raise Replaced(f"model {name} was loaded again or unloaded meanwhile")
 

@@ -117,7 +117,8 @@ def _call_all(calls: Sequence[Callable[[], None]]) -> None:
 class Worker:
     """Queue and thread of one model; ``preparing`` reads inputs in a thread of its own.
 
-    ``warmed`` is done when the model has run once, or was closed before.
+    ``warmed`` is done when the model has run once, or was closed before; its exception says why the
+    model cannot run.
     """
 
     def __init__(self, served: ServedModel, limits: EngineLimits, metrics: Metrics):
@@ -211,8 +212,11 @@ class Worker:
         # Isolated rows are padded as in a direct call, shared ones as a row that is alone.
         least = least_stable_rows() if self.limits.exact else FEWEST_TOKENS
         with nullcontext() if self.limits.isolate else equal_lengths(least):
-            self._warm_up()
-            self.warmed.set_result(None)
+            try:
+                self._warm_up()
+                self.warmed.set_result(None)
+            except BaseException as error:  # nobody must wait for a thread that has ended
+                self.warmed.set_exception(_reason(error))
             self._loop()
 
     def _loop(self) -> None:
