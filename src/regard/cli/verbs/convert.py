@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Exit, Option
 
 from regard.cli import formats
-from regard.cli.io.console import complain, note, print_line, print_result, print_tables, show_event
+from regard.cli.io.console import complain, note, print_line, print_tables, show_event
 from regard.core.errors import BadInput
 from regard.core.files import is_empty, replacing_folder
 from regard.core.flags import parse_numbers
@@ -108,7 +108,7 @@ def convert(
         elif check:
             differences = check_conversion(model, written, to, folder, keep_unknown, show_event)
         if check:
-            print_result(differences, form)
+            output.show(differences)
             worst = differences.largest
             if not worst <= limit:  # NaN fails too
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {limit})")

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import print_line, print_result, show_event
+from regard.cli.io.console import print_line, show_event
 from regard.cli.io.files import check_argument
 from regard.experiments import options
 from regard.experiments.options.measuring import NeighbourOptions
@@ -38,6 +38,6 @@ def neighbours(
     form = output.format
     check_argument(word)
     for table in nearest_items(runs.load(model), word, file, how, "--text", show_event):
-        print_result(table, form)
+        output.show(table)
         if form != "json":
             print_line("")

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import OUT, note, print_result, print_texts
+from regard.cli.io.console import OUT, note, print_texts
 from regard.experiments import options
 from regard.experiments.options.measuring import ProbeOptions
 
@@ -42,5 +42,5 @@ def probe(
     if form == "text":
         for chart in report.charts():
             print_texts(chart_text(chart, min(OUT.width, 100)))
-    print_result(show_probes(report), form)
+    output.show(show_probes(report))
     views.write(report, model=", ".join(models))

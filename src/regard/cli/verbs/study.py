@@ -7,7 +7,7 @@ from typer import Argument, Context, Exit, Option
 
 from regard.cli import formats
 from regard.cli.declare import flags
-from regard.cli.io.console import print_result, print_tables, show_event
+from regard.cli.io.console import print_tables, show_event
 from regard.core.errors import FAILED, BadInput, did_you_mean
 from regard.core.flags import refuse
 from regard.experiments import options
@@ -89,6 +89,6 @@ def study(
 
     folder = out or Path("runs") / SIX_TASKS
     table = train_six_tasks(data, folder, starts or (), cells or (), seeds, device, show_event)
-    print_result(table, form)
+    output.show(table)
     if not table.is_complete:
         raise Exit(FAILED)
