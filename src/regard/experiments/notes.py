@@ -34,6 +34,15 @@ def ignore(event: "Note | Event") -> None:
     """Show no events."""
 
 
+def noting(on_event: Listener) -> Callable[[str], None]:
+    """Function that passes a line on as a remark."""
+
+    def note(line: str) -> None:
+        on_event(Note(line))
+
+    return note
+
+
 class Stop:
     """Request to end training after its current step; ``number`` is the signal that asked for it.
 

@@ -1,9 +1,11 @@
 """Views of what is inside a model, with their figures as tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+from rich.text import Text
 
 from regard.api import load
 from regard.core.flags import parse_numbers
@@ -30,7 +32,9 @@ from regard.inside.probes.word_states import layer_numbers
 from regard.inside.stream.contributions import Contributions
 from regard.inside.stream.lens import LogitLens
 from regard.inside.stream.patching import PatchEffects
+from regard.views.line_chart import Chart, chart_text
 
+WIDEST = 100  # characters of a chart
 COMPARED = "Spearman correlation of methods over words, and area under the deletion curve"
 
 
@@ -161,11 +165,23 @@ def probe_folders(
     return probe_models(named, data, what, layers=layers, pieces=how, seed=seed, note=note)
 
 
-def show_probes(report: ProbeReport) -> Figures:
+@dataclass(frozen=True)
+class ProbeFigures(Figures):
+    """Scores of probes, and their charts by layer."""
+
+    charts: Sequence[Chart] = ()
+
+    def drawing(self, width: int) -> Iterator[Text]:
+        for chart in self.charts:
+            yield from chart_text(chart, min(width, WIDEST))
+
+
+def show_probes(report: ProbeReport) -> ProbeFigures:
     """Scores of probes by layer, and comparisons of models."""
     scores = OutputTable([*map(_probe_column, COLUMNS)], report.table())
     columns = [*map(_probe_column, VERDICT_COLUMNS)]
-    return Figures([scores, OutputTable(columns, report.verdict_table(), notes=report.notes)])
+    verdicts = OutputTable(columns, report.verdict_table(), notes=report.notes)
+    return ProbeFigures([scores, verdicts], charts=[*report.charts()])
 
 
 def _probe_column(name: str) -> Column:

@@ -40,17 +40,17 @@ def attribute(
 
     Example: regard attribute runs/tour/model "The old man reads a book." --html attribute.html
     """
-    from regard.experiments import inspection
+    from regard.experiments import input_views
 
     check_argument(text)
     how.check(svg=views.svg, png=png)
     runs = options.LoadOptions(device=device)
     if how.without:
-        predicted = inspection.predict_without(model, text, how, runs)
+        predicted = input_views.predict_without(model, text, how, runs)
         output.show(predicted)
         write_page(views.html, predicted.source.report.html)
         return
-    attributed = inspection.attribute(model, text, how, runs)
+    attributed = input_views.attribute(model, text, how, runs)
     write_picture(png, attributed.source.png)  # first: a library may be missing
     output.show(attributed)
     views.write(attributed.source, model=model)

@@ -35,7 +35,7 @@ def frames(
 
     Example: regard frames runs/propbank-ewt-bert/model "The owl ate a mouse." --svg owl.svg
     """
-    from regard.experiments.inspection import show_frames
+    from regard.experiments.input_views import show_frames
     from regard.views.role_arcs import draw_frames
 
     check_argument(text)

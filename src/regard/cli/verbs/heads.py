@@ -30,7 +30,7 @@ def heads(
 
     Example: regard heads runs/bert/model --text runs/tour/corpus/test.en --html heads.html
     """
-    from regard.experiments.inspection import report_on_heads
+    from regard.experiments.input_views import report_on_heads
     from regard.experiments.view_results import show_heads
 
     report = report_on_heads(model, how, options.LoadOptions(device=device))

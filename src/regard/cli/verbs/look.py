@@ -44,7 +44,7 @@ def look(
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
-    from regard.experiments.inspection import look_at
+    from regard.experiments.input_views import look_at
 
     check_argument(text, how.target)
     runs = options.LoadOptions(precision=precision, device=device)

@@ -33,7 +33,7 @@ def mine(
 
     Example: regard mine all-MiniLM-L6-v2 questions.txt --least 0.8
     """
-    from regard.experiments import retrieval
+    from regard.experiments import text_search
 
-    mined = retrieval.mine(model, file, other, how, runs, on_event=show_event)
+    mined = text_search.mine(model, file, other, how, runs, on_event=show_event)
     print_result(mined, "json" if as_json else "text")

@@ -35,9 +35,8 @@ def neighbours(
     """
     from regard.experiments.nearest_items import nearest_items
 
-    form = output.format
     check_argument(word)
     for table in nearest_items(runs.load(model), word, file, how, "--text", show_event):
         output.show(table)
-        if form != "json":
+        if output.format != "json":
             print_line("")

@@ -36,7 +36,7 @@ def patch(
 
     Example: regard patch gpt2 "Rome is in" "Oslo is in" --target " Italy" --against " Norway"
     """
-    from regard.experiments.inspection import patch_runs
+    from regard.experiments.input_views import patch_runs
 
     check_argument(clean, how.second)
     check_argument(corrupted)

@@ -35,7 +35,7 @@ def retrieve(
 
     Example: regard retrieve all-MiniLM-L6-v2 queries.jsonl corpus.jsonl --qrels qrels/test.tsv
     """
-    from regard.experiments import retrieval
+    from regard.experiments import text_search
 
-    ranking = retrieval.retrieve(model, queries, corpus, how, runs, on_event=show_event)
+    ranking = text_search.retrieve(model, queries, corpus, how, runs, on_event=show_event)
     print_result(ranking, "json" if as_json else "text")

@@ -33,7 +33,7 @@ def stream(
 
     Example: regard stream gpt2 "The capital of France is" --target " Paris" --against " Rome"
     """
-    from regard.experiments.inspection import explain_logit
+    from regard.experiments.input_views import explain_logit
 
     check_argument(text, how.second)
     explained = explain_logit(model, text, how, options.LoadOptions(device=device))

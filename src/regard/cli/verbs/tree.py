@@ -38,7 +38,7 @@ def tree(
 
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
     """
-    from regard.experiments.inspection import search_tree
+    from regard.experiments.input_views import search_tree
 
     check_argument(text)
     if as_json:

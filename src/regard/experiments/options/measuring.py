@@ -144,6 +144,33 @@ class NeighbourOptions(Options):
 
 
 @dataclass(frozen=True)
+class AblationOptions(Options):
+    """What is turned off, and the examples that are scored."""
+
+    heads: Annotated[
+        bool, Flag("--heads", help="Turn off each attention head; this is the default.")
+    ] = False
+    layers: Annotated[bool, Flag("--layers", help="Turn off each layer.")] = False
+    edits: Annotated[
+        list[Path] | None,
+        Flag("--edits", metavar="FILE", help="Apply the edits of a TOML file; repeatable."),
+    ] = None
+    on_test: Annotated[
+        bool, Flag("--test", help="Score the test set of the recipe, not its dev set.")
+    ] = False
+    limit: LIMIT = None
+
+    @property
+    def kind(self) -> str:
+        """heads, layers or edits: the only one that is chosen."""
+        names = ("heads", "layers", "edits")
+        kind, *others = [name for name in names if getattr(self, name)] or names[:1]
+        if others:
+            raise BadInput(f"--{kind} and --{others[0]}: choose one of them")
+        return kind
+
+
+@dataclass(frozen=True)
 class RetrievalOptions(Options):
     """Documents that are ranked, and the judgements that score the ranking."""
 

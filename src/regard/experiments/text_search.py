@@ -87,12 +87,12 @@ def retrieve(
         own = sum(len(of) - len(others[query]) for query, of in hits.items())
         size += f"; {own:,} documents with the id of their query left out" if own else ""
         hits = others
+    ranked, scores = {query: of[: options.top] for query, of in hits.items()}, list[MetricScore]()
+    if judged is not None:
+        names = {query: [name for name, _ in of] for query, of in ranked.items()}
+        scores = retrieval_scores(names, judged, options.interval)
     on_event(Note(size))
-    ranked = {query: of[: options.top] for query, of in hits.items()}
-    if judged is None:
-        return Ranking(ranked)
-    names = {query: [name for name, _ in of] for query, of in ranked.items()}
-    return Ranking(ranked, retrieval_scores(names, judged, options.interval))
+    return Ranking(ranked, scores)
 
 
 def _common(
@@ -157,7 +157,7 @@ class MinedTexts(ExperimentResult):
 def mine(
     model: str | Path | Model,
     file: str,
-    other: str | None = None,
+    other: str | None,
     options: MiningOptions,
     runs: LoadOptions = STORED,
     *,

@@ -84,10 +84,7 @@ def _is_image(text: str) -> bool:
 
 
 def explain_logit(
-    model: str | Path | Model,
-    text: str,
-    options: StreamOptions,
-    runs: LoadOptions = STORED,
+    model: str | Path | Model, text: str, options: StreamOptions, runs: LoadOptions = STORED
 ) -> Inspection[Contributions] | Inspection[LogitLens]:
     """Contributions of heads and layers to a logit, or what each layer would predict."""
     options.check()
@@ -120,10 +117,7 @@ def patch_runs(
 
 
 def attribute(
-    model: str | Path | Model,
-    text: str,
-    options: AttributionOptions,
-    runs: LoadOptions = STORED,
+    model: str | Path | Model, text: str, options: AttributionOptions, runs: LoadOptions = STORED
 ) -> Inspection[Attributions]:
     """Contributions of words, or patches, to a prediction."""
     loaded = runs.load(model)
