@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.core.errors import BadInput
 from regard.core.workers import RayActors, StartWorkers, WorkerProcesses
+from regard.experiments.notes import Listener, ignore, progress_notes
 from regard.experiments.result import ExperimentResult, OutputTable, text_column
 from regard.training.prepared_data import ShardStatistics, prepare_data, set_title
 from regard.training.train import AnyRecipe, Settings, name_of_recipe, recipe_of
@@ -42,6 +43,7 @@ def prepare(
     ray: str | None = None,
     deduplicate: bool = False,
     skip_bad: bool = False,
+    on_event: Listener = ignore,
 ) -> PreparedSets:
     """Write the tokenizer of a recipe, and its sets as token ids, by default to prepared/RECIPE.
 
@@ -57,12 +59,13 @@ def prepare(
     elif workers is not None:
         start_workers = partial(WorkerProcesses, workers)
     folder = Path("prepared") / Path(name).stem if out is None else Path(out)
-    sets = prepare_data(
-        described,
-        folder,
-        data=Path(data),
-        skip_bad=skip_bad,
-        start_workers=start_workers,
-        deduplicate=deduplicate,
-    )
+    with progress_notes(on_event):
+        sets = prepare_data(
+            described,
+            folder,
+            data=Path(data),
+            skip_bad=skip_bad,
+            start_workers=start_workers,
+            deduplicate=deduplicate,
+        )
     return PreparedSets(folder, sets)

@@ -38,17 +38,20 @@ def prepare(
 
     Example: regard prepare tour --data runs/tour/corpus --out prepared/tour --workers 2
     """
+    from regard.cli.io.training_progress import TrainingProgress
     from regard.experiments import preparation
     from regard.training.recipe_files import find
 
-    prepared = preparation.prepare(
-        find(recipe),
-        data,
-        out,
-        settings=settings or (),
-        workers=workers,
-        ray=ray,
-        deduplicate=deduplicate,
-        skip_bad=skip_bad,
-    )
+    with TrainingProgress() as progress:
+        prepared = preparation.prepare(
+            find(recipe),
+            data,
+            out,
+            settings=settings or (),
+            workers=workers,
+            ray=ray,
+            deduplicate=deduplicate,
+            skip_bad=skip_bad,
+            on_event=progress,
+        )
     print_result(prepared, "json" if as_json else "text")
