@@ -8,7 +8,11 @@ import regard
 from regard.core.errors import BadInput
 from regard.experiments import ablation_runs, conversions, input_views, run_listing, text_search
 from regard.experiments.options import LoadOptions, MeasureOptions
-from regard.experiments.options.inspecting import AttributionOptions, LookOptions, StreamOptions
+from regard.experiments.options.inspecting import (
+    AttributionOptions,
+    ContributionOptions,
+    LookOptions,
+)
 from regard.experiments.options.measuring import AblationOptions, MiningOptions, RetrievalOptions
 from regard.experiments.preparation import prepare
 from regard.experiments.recipe_texts import RecipeList, write_recipe
@@ -66,10 +70,10 @@ def test_views_of_one_input(gpt):
     assert seen.source.maps[0].weights.shape[:2] == model.look(text).maps[0].weights.shape[:2]
     done = run("look", gpt, text, "--layer", 0, "--head", 1, "--json", "--device", "cpu")
     assert [*seen.lines("json")] == done.stdout.splitlines()
-    shares = input_views.explain_logit(model, text, StreamOptions())
-    assert f"{shares}" == f"{input_views.explain_logit(gpt, text, StreamOptions(), ON_CPU)}"
+    shares = input_views.explain_logit(model, text, ContributionOptions())
+    assert f"{shares}" == f"{input_views.explain_logit(gpt, text, ContributionOptions(), ON_CPU)}"
     with pytest.raises(BadInput, match="cannot be used with --lens"):
-        input_views.explain_logit(model, text, StreamOptions(lens=True, target="x"))
+        input_views.explain_logit(model, text, ContributionOptions(lens=True, target="x"))
     without = AttributionOptions(without=["head 0.1"])
     (table,) = input_views.predict_without(model, text, without).tables()
     assert table.rows and table.names[0] == "target"

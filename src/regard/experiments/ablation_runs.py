@@ -181,8 +181,8 @@ def ablate(
     """
     kind = options.kind
     if resume and out is None:
-        wanted = (" FILE, to which the results are written",)
-        raise BadArgument(("needs ", ArgumentName("out"), *wanted), key="resume")
+        fault = ("needs ", ArgumentName("out"), " FILE, to which the results are written")
+        raise BadArgument(fault, key="resume")
     described = recipe_of(recipe)
     loaded = runs.load(model)
     lists = LISTS[kind](loaded.runner, options.edits or ())

@@ -18,10 +18,10 @@ from regard.experiments.notes import Listener, ignore
 from regard.experiments.options import LoadOptions
 from regard.experiments.options.inspecting import (
     AttributionOptions,
+    ContributionOptions,
     HeadOptions,
     LookOptions,
     PatchOptions,
-    StreamOptions,
 )
 from regard.experiments.options.writing import CoveredBeam
 from regard.experiments.result import ExperimentResult, OutputTable, text_column
@@ -84,7 +84,7 @@ def _is_image(text: str) -> bool:
 
 
 def explain_logit(
-    model: str | Path | Model, text: str, options: StreamOptions, runs: LoadOptions = STORED
+    model: str | Path | Model, text: str, options: ContributionOptions, runs: LoadOptions = STORED
 ) -> Inspection[Contributions] | Inspection[LogitLens]:
     """Contributions of heads and layers to a logit, or what each layer would predict."""
     options.check()

@@ -354,7 +354,7 @@ def train_ladder(ladder: LadderRun, *, check: bool, whole: bool) -> Ladder | Non
 
 def _decoding(recipe: Recipe) -> str:
     """The search of a translator, in words."""
-    if recipe.task not in MEASURES:
+    if not task_of(recipe).reads_links:
         return ""
     search = recipe.tables[DecodeConfig].search
     return "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
@@ -374,7 +374,7 @@ def _check(ladder: LadderRun) -> None:
     for run in ladder.runs:
         _check_model(run.rung.name, run.recipe, data)
     task_of(recipe).check_data(data, ladder.skip_bad)
-    if recipe.task in MEASURES:
+    if task_of(recipe).reads_links:
         _check_pairs(ladder)
     if recipe.data.links is not None:
         _golds(recipe, data)

@@ -7,13 +7,13 @@ from typer import Argument
 from regard.cli import formats
 from regard.cli.io.files import check_argument
 from regard.experiments import options
-from regard.experiments.options.inspecting import StreamOptions
+from regard.experiments.options.inspecting import ContributionOptions
 
 
 def stream(
     model: options.MODEL,
     text: Annotated[str, Argument(metavar="TEXT", help="Text to read; or an image file.")],
-    how: StreamOptions,
+    how: ContributionOptions,
     views: formats.ViewOptions,
     device: options.DEVICE = None,
     *,

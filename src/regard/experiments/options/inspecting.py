@@ -71,7 +71,7 @@ class LogitOptions(Options):
 
 
 @dataclass(frozen=True)
-class StreamOptions(LogitOptions):
+class ContributionOptions(LogitOptions):
     """The logit that is explained, or the logit lens."""
 
     lens: Annotated[
