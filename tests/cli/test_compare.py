@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.experiments.comparison import paired
 from regard.metrics.classification import classification_scores
-from regard.metrics.paired import TRIALS, randomisation_p_value
+from regard.metrics.intervals import TRIALS, randomisation_p_value
 from small_gpt import write_gpt2
 from verb import run
 
@@ -38,7 +38,7 @@ def owls(owl_run, tmp_path_factory):
 def few_trials(monkeypatch):
     """A tenth of the trials of the test by randomisation: its p-values are tested elsewhere."""
     few = partial(randomisation_p_value, trials=TRIALS // 10)
-    monkeypatch.setattr("regard.metrics.paired.randomisation_p_value", few)
+    monkeypatch.setattr("regard.metrics.intervals.randomisation_p_value", few)
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from regard.api import load
 from regard.core.errors import BadInput
 from regard.training.recipe import read
 from small import RECIPE, write_corpus
+from small_documents import RECIPE as ANIMALS
+from small_tuning import write_tuning
 from verb import run
 
 RUNGS = """
@@ -189,3 +191,51 @@ def test_what_is_wrong_is_reported_before_anything_is_trained(corpus, tmp_path):
         (line,) = run("train", *arguments, "--device", "cpu", code=2).stderr.splitlines()
         assert said in line
         assert not (tmp_path / "out").exists()
+
+
+MODELS = """
+[[rung]]
+name = "narrow"
+model = {{ paper = "bert", size = "tiny", change = {{ {sizes} }} }}
+
+[[rung]]
+name = "wide"
+model = {{ paper = "bert", size = "tiny", change = {{ {sizes}, inner = 64 }} }}
+expect = {{ metric = "{metric}", score = 0.0, tolerance = 1.0, source = "it cannot be less" }}
+"""
+SIZES = "width = 16, depth = 1, heads = 2, longest = 48"
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "others"),
+    [("one", "accuracy", 2), ("tags", "F1", 3)],
+    ids=["labels", "tags"],
+)
+def test_encoders_are_compared_by_the_metrics_of_their_task(tmp_path, kind, metric, others):
+    recipe, out = write_tuning(tmp_path, kind), tmp_path / "out"
+    text, rest = recipe.read_text().split("[model]")[0], recipe.read_text().split("[batches]")[1]
+    rungs = MODELS.format(sizes=SIZES, metric=metric)
+    recipe.write_text(f"{text}[batches]{rest}{rungs}")
+    settings = {"train.steps": 2, "train.metric": metric}
+    ladder = regard.ladder(recipe, tmp_path, out, settings=settings, device="cpu")
+    (table,) = ladder.tables()
+    assert table.names[:2] == ["model", metric] and table.names[-1] == "tokens/s"
+    assert [row[0] for row in table.rows] == ["narrow", "wide"]
+    assert not {"AER", "BLEU"} & {*table.names}
+    for result in ladder.results:
+        model = regard.load(out / result.name / "model", "cpu")
+        (scores,) = regard.evaluate(model, recipe, tmp_path).tests.values()
+        stored = {score.name: score.value for score in (result.score, *result.scores)}
+        assert stored == {score.name: pytest.approx(score.value) for score in scores.scores}
+        assert result.scores and result.score.name == metric
+    records = json.loads((out / "ladder.json").read_text())["rungs"]
+    assert [record[metric] for record in records] == [row[1] for row in table.rows]
+    assert not (out / "ladder.svg").exists() and "<table>" in (out / "ladder.html").read_text()
+
+
+def test_objectives_without_a_score_have_no_ladder(tmp_path):
+    head, tail = ANIMALS.split("[model]")[0], ANIMALS.split("[batches]")[1]
+    recipe = tmp_path / "ladder.toml"
+    recipe.write_text(f"{head}[batches]{tail}{MODELS.format(sizes=SIZES, metric='perplexity')}")
+    with pytest.raises(BadInput, match="no score on a test set to compare models by"):
+        read(recipe)

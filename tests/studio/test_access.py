@@ -9,11 +9,10 @@ from urllib.request import url2pathname
 import httpx
 import pytest
 
-from regard.cli.verbs.studio import page_to, studio
-from regard.serving import server as serving
+from regard.cli.verbs.studio import studio
 from regard.serving.settings import ServerSettings
 from regard.studio.access import AccessToken
-from regard.studio.app import studio_apis
+from regard.studio.app import page_to, studio_apis
 from serving.running_server import PLAIN, running
 from small_bert import model as small_bert
 
@@ -102,7 +101,7 @@ def test_the_command_prints_an_address_with_a_token(
         file = opened[0].removeprefix("file://")
         opened.append(Path(file).read_text() if asks else opened[0])
 
-    monkeypatch.setattr(serving, "serve", serve)
+    monkeypatch.setattr("regard.studio.app.serve", serve)
     monkeypatch.setattr("webbrowser.open", opened.append)
     runs = {"runs": tmp_path, "trains": trains, "has_token": chosen}
     studio([str(tmp_path)], **runs, port=0, opens=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
-from regard.cli.io.console import write_drawing, write_view
+from regard.cli.io.console import print_result, write_drawing, write_view
 from regard.core.errors import BadInput
 from regard.core.flags import Flag, Options
 from regard.experiments.options import JSON
-from regard.experiments.result import TableFormat
+from regard.experiments.result import ExperimentResult, TableFormat
 
 if TYPE_CHECKING:
     from regard.views.view_record import ViewRecord
@@ -63,10 +63,16 @@ class TableOptions(Options):
     table_format: FORMAT = "text"
     as_json: JSON = False
 
-    @property
-    def format(self) -> TableFormat:
-        """The format of ``--format``; ``--json`` is another name of ``--format json``."""
+    def __post_init__(self) -> None:
         if self.as_json and self.table_format not in ("text", "json"):
             both = f"cannot be used with --format {self.table_format}; choose one of them"
             raise BadInput(f"--json: {both}")
+
+    @property
+    def format(self) -> TableFormat:
+        """The format of ``--format``; ``--json`` is another name of ``--format json``."""
         return "json" if self.as_json else self.table_format
+
+    def show(self, result: ExperimentResult) -> None:
+        """Print a result on standard output."""
+        print_result(result, self.format)

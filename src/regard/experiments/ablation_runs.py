@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from regard.api import Model
-from regard.core.errors import BadInput
-from regard.core.files import digest_folder, json_line, making, read_bytes, remove, writing
+from regard.core.errors import ArgumentName, BadArgument, BadInput
+from regard.core.files import (
+    digest_folder,
+    json_line,
+    making,
+    read_bytes,
+    remove,
+    write_text,
+    writing,
+)
 from regard.experiments.notes import Listener, Note, ignore
+from regard.experiments.options import LoadOptions
+from regard.experiments.options.measuring import AblationOptions
+from regard.experiments.result import ExperimentResult, OutputTable, number_column, text_column
 from regard.experiments.scores import LOWER
 from regard.inference.model_runner import ModelRunner
 from regard.inside.ablation import (
@@ -26,7 +37,7 @@ from regard.models.edits import EditList, read_edits
 from regard.models.folders.hub import local_folder
 from regard.tasks.task import Task
 from regard.training.recipe import Recipe, task_of
-from regard.training.run_events import with_dev_as_test
+from regard.training.run_events import AnyRecipe, recipe_of, with_dev_as_test
 
 WHOLE = ""  # in place of a hash: no edits
 
@@ -67,11 +78,6 @@ class ScoredSet:
         return {"model": folder, "recipe": recipe, "set": self.name, "limit": self.limit}
 
 
-def edit_lists(model: Model, kind: str, files: Sequence[Path]) -> Mapping[Place, EditList]:
-    """Edits to compare, by their place: all heads, all layers, or files."""
-    return LISTS[kind](model.runner, files)
-
-
 def _edits_of_files(model: ModelRunner, files: Sequence[Path]) -> Mapping[Place, EditList]:
     lists: dict[Place, EditList] = {(str(file),): read_edits(file) for file in files}
     for edits in lists.values():
@@ -79,6 +85,7 @@ def _edits_of_files(model: ModelRunner, files: Sequence[Path]) -> Mapping[Place,
     return lists
 
 
+PLACES = {"heads": ("attention", "layer", "head"), "layers": ("side", "layer"), "edits": ("edits",)}
 LISTS: Mapping[str, Callable[[ModelRunner, Sequence[Path]], Mapping[Any, EditList]]] = {
     "heads": lambda model, files: head_edits(model),
     "layers": lambda model, files: layer_edits(model),
@@ -138,6 +145,57 @@ class ResultFile:
         """Delete the file: the results are printed."""
         if self.path is not None:
             remove(self.path)
+
+
+@dataclass(frozen=True)
+class AblationResult(ExperimentResult):
+    """Scores of a model with edits: the whole model, then the highest loss first."""
+
+    ablation: Ablation
+
+    def tables(self) -> list[OutputTable]:
+        ablation = self.ablation
+        first, *numbers = ablation.places
+        columns = [text_column(first), *(number_column(name) for name in numbers)]
+        columns += [number_column(ablation.metric, ".2f"), number_column("loss", "+.2f")]
+        return [OutputTable([*columns, text_column("hash")], ablation.rows, "", [ablation.caption])]
+
+    def records(self) -> list[dict[str, object]]:
+        return self.ablation.records
+
+
+def ablate(
+    model: str,
+    recipe: AnyRecipe,
+    options: AblationOptions,
+    runs: LoadOptions,
+    *,
+    data: str | Path = Path(),
+    out: Path | None = None,
+    resume: bool = False,
+    on_event: Listener = ignore,
+) -> AblationResult:
+    """Score a model as it is, and with each head, each layer or each file of edits.
+
+    Results are written to ``out``; with ``resume``, those of a stopped run are not measured again.
+    """
+    kind = options.kind
+    if resume and out is None:
+        fault = ("needs ", ArgumentName("out"), " FILE, to which the results are written")
+        raise BadArgument(fault, key="resume")
+    described = recipe_of(recipe)
+    loaded = runs.load(model)
+    lists = LISTS[kind](loaded.runner, options.edits or ())
+    scored = ScoredSet.of(described, Path(data), options.limit, on_test=options.on_test)
+    results = ResultFile.open(out if resume else None, scored.identity(model), on_event)
+    size = f"{len(scored.examples):,} examples, scored {1 + len(lists):,} times"
+    on_event(Note(f"{scored.name}: {size}"))
+    ablation = run_ablation(loaded, scored, PLACES[kind], lists, results)
+    if out is not None:
+        write_text(out, "".join(map(json_line, ablation.records)))
+        on_event(Note(f"wrote {out}"))
+    results.remove()
+    return AblationResult(ablation)
 
 
 def run_ablation(

@@ -1,4 +1,4 @@
-"""Checks of conversions: what is computed with the written folder, compared with the original."""
+"""Conversions of folders, checked by what is computed with the written and the original folder."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,9 @@ from rich.text import Text
 from torch import Tensor
 
 from regard.api import Model, load
-from regard.core.errors import BadInput
-from regard.core.files import read_json
+from regard.core.errors import ArgumentName, BadArgument, BadInput
+from regard.core.files import is_empty, read_json, replacing_folder
+from regard.core.flags import parse_numbers
 from regard.data.toy_language.corpus import corpus
 from regard.experiments.notes import Listener, Note, ignore
 from regard.experiments.result import (
@@ -26,6 +27,7 @@ from regard.inside import hf_reference, parity
 from regard.inside.onnx_reference import graph_outputs, model_outputs
 from regard.models.encoder_decoder import ModelFacts
 from regard.models.folders.folder import WITHOUT_HEADS
+from regard.models.folders.hub import local_folder
 from regard.models.folders.onnx_graphs import graphs_of
 
 LIMIT, GRAPH_LIMIT = 1e-5, 1e-4  # of differences: of folders, and of graphs in ONNX Runtime
@@ -67,6 +69,95 @@ class Differences(ExperimentResult):
             number = ".0f" if layer == TEXTS else ".1e"
             cells = ("–" if value is None else f"{value:{number}}" for value in differences)
             yield f"{layer:20}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+@dataclass(frozen=True)
+class FormatList(ExperimentResult):
+    """Formats, each with the reason why it cannot express a model, or None."""
+
+    reasons: Mapping[str, str | None]
+
+    def tables(self) -> list[OutputTable]:
+        columns = [text_column("format"), text_column("reason")]
+        return [OutputTable(columns, [*self.reasons.items()])]
+
+    def text(self, width: int | None = None) -> Iterator[str]:
+        for name, reason in self.reasons.items():
+            yield f"{name:<8}{'yes' if reason is None else f'no: {reason}'}"
+
+
+@dataclass(frozen=True)
+class Conversion(ExperimentResult):
+    """A converted folder, which is only written if the ``differences`` of its check are small."""
+
+    folder: Path
+    differences: "Differences | GraphDifferences | None" = None
+    is_written: bool = True
+
+    def tables(self) -> list[OutputTable]:
+        return [] if self.differences is None else self.differences.tables()
+
+    def text(self, width: int | None = None) -> Iterator[Text | str]:
+        return iter(()) if self.differences is None else self.differences.text(width)
+
+
+class _Differs(Exception):
+    """The check of a conversion found large differences; the folder is not written."""
+
+
+def list_formats(source: str | Path) -> FormatList:
+    """The formats of ``convert`` for a model."""
+    return FormatList(load(local_folder(source), "cpu").formats)
+
+
+def convert(
+    source: str | Path,
+    target: str | Path,
+    to: str,
+    *,
+    check: bool = False,
+    int8: bool = False,
+    attention: str | None = None,
+    keep_unknown: bool = False,
+    on_event: Listener = ignore,
+) -> Conversion:
+    """Write a model folder in another format, and with ``check`` only if it computes the same.
+
+    ``attention`` are numbers of layers, such as "0,3,6", or "all".
+    """
+    path = Path(target)
+    if to != "onnx" and (int8 or attention is not None):
+        remedy = ("add ", ArgumentName("to"), " onnx, or leave it out")
+        key = "int8" if int8 else "attention"
+        raise BadArgument("only graphs have it", key=key, remedy=remedy)
+    layers: list[int] | None = [] if attention is None else None
+    if attention is not None and attention != "all":
+        layers = parse_numbers("attention", attention)
+    if not is_empty(path):
+        raise BadInput(f"{path}: exists and is not overwritten; name a new folder")
+    folder = local_folder(source)
+    model = load(folder, "cpu", keep_unknown=keep_unknown)
+    if (reason := (known := model.formats)[to]) is not None:
+        usable = ", ".join(name for name, fault in known.items() if fault is None)
+        raise BadInput(f"{reason}; formats that can express it as it is: {usable}")
+    differences: Differences | GraphDifferences | None = None
+    limit = GRAPH_LIMIT if to == "onnx" else LIMIT
+    try:
+        with replacing_folder(path) as written:
+            model.save(written, to, int8=int8, attention=layers)
+            if check and to == "onnx":
+                differences = check_graphs(model, written, layers, int8)
+            elif check:
+                differences = check_conversion(model, written, to, folder, keep_unknown, on_event)
+            if differences is not None and not differences.largest <= limit:  # NaN fails too
+                raise _Differs
+    except _Differs:
+        assert differences is not None
+        fault = f"not written: differs by {differences.largest:.1e} (limit {limit})"
+        on_event(Note(f"{path}: {fault}", error=True))
+        return Conversion(path, differences, is_written=False)
+    on_event(Note(f"wrote {path}"))
+    return Conversion(path, differences)
 
 
 def check_conversion(

@@ -1,4 +1,4 @@
-"""Ladder: models trained on the same data, compared in a table, a chart by length and a page."""
+"""Ladder: models trained on the same data, compared in a table and a page."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +34,10 @@ from regard.experiments.result import (
 from regard.experiments.scores import Expected
 from regard.experiments.training import in_one_precision, train_run, with_train_keys
 from regard.inference.generation_settings import DecodeConfig
+from regard.inside.ablation import best_metric
 from regard.metrics.intervals import mean_interval
 from regard.metrics.translation import LengthBucket, MetricScore, bleu, bleu_metric, by_length
-from regard.tasks.translate import MeasureConfig
+from regard.tasks.translate import MeasureConfig, Translate
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
 from regard.training.loop.trainer import Diverged
@@ -57,7 +58,8 @@ Train = Callable[[Recipe, Path], Run]
 class LadderResult:
     """Results of one model; ``aer`` is None without gold links or cross-attention.
 
-    ``seed`` is set if each rung was trained with several seeds.
+    Translators have ``buckets`` by length, other models may have more ``scores``. ``seed`` is set
+    if each rung was trained with several seeds.
     """
 
     name: str
@@ -66,6 +68,7 @@ class LadderResult:
     aer: float | None
     cost: dict[str, float]
     seed: int | None = None
+    scores: Sequence[MetricScore] = ()
 
     @property
     def figures(self) -> dict[str, object]:
@@ -75,9 +78,12 @@ class LadderResult:
             words = {"words": [bucket.shortest, bucket.longest], "sentences": bucket.sentences}
             lengths.append({**words, metric: bucket.score.value})
         score = {metric: self.score.value, "signature": self.score.signature}
-        costs = {"aer": self.aer, "cost": self.cost, "tokens per second": self.speed}
+        costs = {"cost": self.cost, "tokens per second": self.speed}
         seed = {} if self.seed is None else {"seed": self.seed}
-        return {"rung": self.name, **seed, **score, "by length": lengths, **costs}
+        if not self.buckets:
+            more = {it.name: it.value for it in self.scores}
+            return {"rung": self.name, **seed, **score, **more, **costs}
+        return {"rung": self.name, **seed, **score, "by length": lengths, "aer": self.aer, **costs}
 
     @property
     def speed(self) -> float:
@@ -87,7 +93,7 @@ class LadderResult:
 
 @dataclass(frozen=True)
 class Ladder(HTMLPage, ExperimentResult):
-    """Results of all models, one for each rung and seed, and the search they were decoded with.
+    """Results of all models, one for each rung and seed, and the search of translators.
 
     ``expected`` are the scores that rungs are expected to reach.
     """
@@ -120,30 +126,37 @@ class Ladder(HTMLPage, ExperimentResult):
     @property
     def table(self) -> OutputTable:
         """A row for each rung, with means over seeds; several seeds have an interval, too."""
-        first, *rest = map(str, self.results[0].buckets)
-        intervals = ["deviation", "low", "high"] if self._several_seeds else []
-        names = ["BLEU", *intervals, f"{first} words", *rest]
+        first, intervals = self.results[0], ["deviation", "low", "high"] * self._several_seeds
+        names = [first.score.name, *intervals, *(it.name for it in first.scores)]
+        names += [f"{bucket} words" if not n else f"{bucket}" for n, bucket in self._buckets]
         columns = [
             text_column("model"),
-            *(number_column(name, ".1f") for name in names),
-            number_column("AER", ".3f", missing="–"),
+            *(number_column(name, ".1f" if first.buckets else ".2f") for name in names),
+            *[number_column("AER", ".3f", missing="–")] * bool(first.buckets),
             number_column("parameters", ",.0f"),
             number_column("FLOPs", ".2g"),
             number_column("tokens/s", ",.0f"),
         ]
         return OutputTable(columns, [*starmap(self._row, self.rungs.items())], notes=self.notes)
 
+    @property
+    def _buckets(self) -> Iterator[tuple[int, LengthBucket]]:
+        """Sizes of the texts that translators have scores for, numbered."""
+        return enumerate(self.results[0].buckets)
+
     def _row(self, name: str, results: Sequence[LadderResult]) -> list[Cell]:
         scores = [result.score.value for result in results]
         spread = [stdev(scores), *mean_interval(scores)] if self._several_seeds else []
         buckets = zip(*(result.buckets for result in results), strict=True)
         errors = [result.aer for result in results if result.aer is not None]
+        aer: list[Cell] = [mean(errors) if errors else None] * bool(results[0].buckets)
         return [
             name,
             mean(scores),
             *spread,
+            *(score.value for score in mean_scores(results)[1:]),
             *(mean(bucket.score.value for bucket in of_seeds) for of_seeds in buckets),
-            mean(errors) if errors else None,
+            *aer,
             results[0].cost["parameters"],
             mean(result.cost["training_flops"] for result in results),
             mean(result.speed for result in results),
@@ -156,19 +169,22 @@ class Ladder(HTMLPage, ExperimentResult):
     @property
     def notes(self) -> list[str]:
         """Explanations of the columns."""
-        buckets, score = self.results[0].buckets, self.results[0].score
-        sizes = ", ".join(str(bucket.sentences) for bucket in buckets)
-        notes = [
-            f"{score.name} {score.signature}, {self.search}; "
-            f"by number of source words, {sizes} sentences",
-            "AER: alignment error rate of the cross-attention, with the method chosen on the "
-            "development set; FLOPs of training; tokens per second of training and evaluation",
-        ]
+        score = self.results[0].score
+        about, costs = f"{score.name} {score.signature}", "FLOPs of training; tokens per second of"
+        costs = f"{costs} training and evaluation"
+        if self.results[0].buckets:
+            sizes = ", ".join(str(bucket.sentences) for _, bucket in self._buckets)
+            about += f", {self.search}; by number of source words, {sizes} sentences"
+            aer = "AER: alignment error rate of the cross-attention, with the method chosen on the"
+            costs = f"{aer} development set; {costs}"
+        notes = [about, costs]
+        if others := {result.score.signature for result in self.results} - {score.signature}:
+            notes.append(f"not comparable, with another signature: {', '.join(sorted(others))}")
         if self._several_seeds:
             seeds = len(self.results) // len(self.rungs)
             notes.append(
-                f"means of {seeds} seeds; of BLEU the standard deviation, and the 95% interval "
-                "of the mean (Student's t)"
+                f"means of {seeds} seeds; of {score.name} the standard deviation, and the 95% "
+                "interval of the mean (Student's t)"
             )
         return notes
 
@@ -186,7 +202,9 @@ class Ladder(HTMLPage, ExperimentResult):
         return self._chart(self.title).svg()
 
     def html(self) -> str:
-        table, charts = self.table, {"BLEU": self._chart("BLEU by source length")}
+        table, charts = self.table, dict[str, Chart]()
+        if self.results[0].buckets:
+            charts = {"BLEU": self._chart("BLEU by source length")}
         return Report(self.title, table.names, table.texts, charts, self.notes).html()
 
     def _chart(self, title: str) -> Chart:
@@ -311,17 +329,17 @@ def train_ladder(ladder: LadderRun, *, check: bool, whole: bool) -> Ladder | Non
             run = ladder.train(described, folder)
             if world.is_leader:
                 model = load(run.model_folder, str(world.device), precision="auto")
+                measure = MEASURES.get(recipe.task, measure_by_task)
                 result = measure(rung.name, model, recipe, ladder.data, ladder.dropped)
                 results.append(replace(result, seed=seed))
-                model.save(run.model_folder)  # with its alignment method
+                if result.aer is not None:
+                    model.save(run.model_folder)  # with its alignment method
             world.barrier()
     if not world.is_leader:
         return None
-    search = recipe.tables[DecodeConfig].search
-    greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
-    table = Ladder(recipe.about.title, results, greedy)
+    table = Ladder(recipe.about.title, results, _decoding(recipe))
     if check:
-        scores = {name: [_mean_score(of_rung)] for name, of_rung in table.rungs.items()}
+        scores = {name: mean_scores(of_rung) for name, of_rung in table.rungs.items()}
         expected = [
             Expected.of(rung.expect, scores[rung.name]) for rung in recipe.rung if rung.expect
         ]
@@ -333,8 +351,18 @@ def train_ladder(ladder: LadderRun, *, check: bool, whole: bool) -> Ladder | Non
     return table
 
 
-def _mean_score(results: Sequence[LadderResult]) -> MetricScore:
-    return replace(results[0].score, value=mean(result.score.value for result in results))
+def _decoding(recipe: Recipe) -> str:
+    """The search of a translator, in words."""
+    if not task_of(recipe).reads_links:
+        return ""
+    search = recipe.tables[DecodeConfig].search
+    return "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
+
+
+def mean_scores(results: Sequence[LadderResult]) -> list[MetricScore]:
+    """Means over seeds of each metric, the one that is compared first."""
+    metrics = zip(*((result.score, *result.scores) for result in results), strict=True)
+    return [replace(of[0], value=mean(score.value for score in of)) for of in metrics]
 
 
 def _check(ladder: LadderRun) -> None:
@@ -345,8 +373,16 @@ def _check(ladder: LadderRun) -> None:
     for run in ladder.runs:
         _check_model(run.rung.name, run.recipe, data)
     task_of(recipe).check_data(data, ladder.skip_bad)
-    folders = recipe.data.corpora(data).values()
-    train = [recipe.data.train.under(folder) for folder in folders]
+    if task_of(recipe).reads_links:
+        _check_pairs(ladder)
+    if recipe.data.links is not None:
+        _golds(recipe, data)
+
+
+def _check_pairs(ladder: LadderRun) -> None:
+    """Check that all rungs can read the files of pairs of texts."""
+    recipe, data = ladder.recipe, ladder.data
+    train = [recipe.data.train.under(folder) for folder in recipe.data.corpora(data).values()]
     for source in (*train, recipe.data.dev.under(data)):
         if STDIN in source.paths and len(ladder.runs) > 1:
             raise BadInput(
@@ -354,8 +390,6 @@ def _check(ladder: LadderRun) -> None:
             )
         if STDIN not in source.paths:
             next(read_pairs(source, recipe.data.longest_characters, ladder.dropped), None)
-    if recipe.data.links is not None:
-        _golds(recipe, data)
 
 
 @contextmanager
@@ -376,10 +410,23 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
         raise BadInput(f"rung {name!r}: {error}") from None
 
 
-def measure(
+def measure_by_task(
     name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped = None
 ) -> LadderResult:
-    """Evaluate a trained model on the test set of a recipe."""
+    """Evaluate a trained model on the test set of a recipe by the metrics of its task."""
+    task = task_of(recipe)
+    scores = task.test_scores(model, task.read_required("test", data, dropped)).scores
+    preferred = [None if recipe.expect is None else recipe.expect.metric, recipe.train.metric]
+    metric = best_metric([score.name for score in scores], preferred)
+    (first,) = (score for score in scores if score.name == metric)
+    rest = [score for score in scores if score is not first]
+    return LadderResult(name, first, (), None, model.notes["cost"], scores=rest)
+
+
+def measure_translator(
+    name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped = None
+) -> LadderResult:
+    """Evaluate a trained translator on the test set of a recipe, and by source length."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
@@ -393,6 +440,10 @@ def measure(
     if recipe.data.links is not None and model.facts.cross_attention is not None:
         aer = align_by_best_method(model, *_golds(recipe, data)).aer
     return LadderResult(name, score, buckets, aer, model.notes["cost"])
+
+
+MEASURES = {Translate.name: measure_translator}
+"""Functions that evaluate models of a task in more than its metrics."""
 
 
 def _golds(recipe: Recipe, data: Path) -> list[GoldPairs]:
@@ -414,9 +465,11 @@ def _write(ladder: Ladder, folder: Path, tell: Listener) -> None:
     """Write the table to a folder in several formats."""
     write_json(folder / "ladder.json", ladder.figures)
     write_text(folder / "ladder.csv", csv_text(ladder.table))
-    write_text(folder / "ladder.svg", ladder.svg())
+    if ladder.results[0].buckets:
+        write_text(folder / "ladder.svg", ladder.svg())
     write_text(folder / "ladder.html", ladder.html())
-    tell(Note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)"))
+    chart = ", and BLEU against length (ladder.svg)" * bool(ladder.results[0].buckets)
+    tell(Note(f"{folder / 'ladder.html'}: the table{chart}"))
 
 
 def slug(name: str) -> str:

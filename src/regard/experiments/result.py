@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from regard.metrics.translation import MetricScore
 
 GAP = 2  # spaces between columns
+WIDTH = 80  # of drawings, where there is no terminal
 LEAST = 3  # characters of a shortened heading
 
 Cell = str | int | float | None
@@ -281,5 +282,23 @@ class ExperimentResult(ABC):
             return (json_line(record).removesuffix("\n") for record in self.records())
         return lines_of(self.tables(), table_format, width)
 
+    def drawing(self, width: int) -> Iterator[Text | str]:
+        """Lines of charts and trees for people, above the tables, at most ``width`` wide."""
+        return iter(())
+
     def __str__(self) -> str:
-        return "\n".join(map(str, self.text()))
+        return "\n".join(map(str, (*self.drawing(WIDTH), *self.text())))
+
+
+@dataclass(frozen=True)
+class Figures(ExperimentResult):
+    """Tables of figures; ``json`` has their records, if these are not the rows."""
+
+    figures: Sequence[OutputTable]
+    json: Sequence[Mapping[str, object]] | None = None
+
+    def tables(self) -> Sequence[OutputTable]:
+        return self.figures
+
+    def records(self) -> Iterable[Mapping[str, object]]:
+        return super().records() if self.json is None else self.json

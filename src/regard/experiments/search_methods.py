@@ -1,8 +1,8 @@
 """Decoding methods by options, and the precision and engine of a model that writes texts."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.core.errors import ArgumentName, BadArgument, BadInput
@@ -14,6 +14,7 @@ from regard.generation.diverse import Diverse
 from regard.generation.greedy import Greedy
 from regard.generation.mbr import MinimumRisk
 from regard.generation.sample import Sample
+from regard.generation.step import Search
 from regard.inference.component import BlockWorkers
 from regard.inference.decoder_model import BeamRisk, DecoderModel, ExactSearch, Method, Writer
 from regard.tasks.components import ComponentSpec
@@ -32,16 +33,41 @@ OPTIONS = {  # by method
 KNOWN = frozenset[str]().union(*OPTIONS.values())
 
 
-def continuation_method(options: SearchOptions) -> str | None:
-    """Name of the first method of a language model that has all options; None without options."""
-    overrides = options.used & KNOWN
-    methods = ("greedy", "sample", "beam", "mbr")
-    fitting = (name for name in methods if overrides <= OPTIONS[name])
-    return next(fitting, "sample") if overrides else None
+@dataclass(frozen=True)
+class Defaults:
+    """What a front end takes where options leave it open.
+
+    The method is the first of ``order`` that has all options, else ``otherwise``; with
+    ``own_first``, the model's own kind of search comes first. ``repeats``: greedy search has the
+    repetition rules of the model. ``widens``: a beam has at least the size of its n-best list.
+    """
+
+    order: Sequence[str]
+    otherwise: str
+    own_first: bool = False
+    repeats: bool = True
+    widens: bool = False
+
+    def method(self, options: SearchOptions, own: Search | None = None) -> str | None:
+        """Name of the method; None without options: the model's own search."""
+        overrides = options.used & KNOWN
+        first = "beam" if own is None or not own.streams else "greedy"
+        order = (*[first] * self.own_first, *self.order)
+        fitting = (name for name in order if overrides <= OPTIONS[name])
+        return next(fitting, self.otherwise) if overrides else None
+
+
+TRANSLATION = Defaults((), "beam")
+CONTINUATION = Defaults(("greedy", "sample", "beam", "mbr"), "sample")
+SERVER = Defaults(("greedy", "sample", "beam"), "beam", own_first=True, repeats=False, widens=True)
 
 
 def choose_method(
-    model: DecoderModel, name: str | None, options: SearchOptions, on_event: Listener = ignore
+    model: DecoderModel,
+    name: str | None,
+    options: SearchOptions,
+    on_event: Listener = ignore,
+    defaults: Defaults = TRANSLATION,
 ) -> Method:
     """The decoding method of this name: the model's own settings with those that are used."""
     if name == "published" and model.generation_config is None:
@@ -51,6 +77,10 @@ def choose_method(
     named = name not in (None, "published")
     own = base_beam(model, overridden=bool(overrides) or named, on_event=on_event)
     check_options(name, options)
+    if defaults.widens and "size" not in overrides:
+        own = replace(own, size=max(own.size, options.best))
+    if name == "greedy" and not defaults.repeats:
+        own = replace(own, no_repeat=0, repetition_penalty=1.0)
     return _build_method(_method_name(name), own, model.sampling, vars(options), overrides)
 
 

@@ -18,7 +18,7 @@ from regard.core.errors import ArgumentName, BadArgument, BadInput, did_you_mean
 from regard.core.files import write_json
 from regard.core.keywords import check_keywords
 from regard.data.readers.fields import DropCounts
-from regard.experiments.notes import Listener, Note, Stop, Stopped, ignore
+from regard.experiments.notes import Listener, Note, Stop, Stopped, ignore, progress_notes
 from regard.experiments.result import (
     Cell,
     ExperimentResult,
@@ -149,12 +149,13 @@ def train(
         scores = _scores_of_seeds(run, seeds, hear)
         return TrainingResult(run.folder, tuple(events), scores)
     stream = run.events()
-    for event in stream:
-        try:
-            hear(event)
-        except BaseException as error:  # as if the run had raised it: Ctrl-C saves the best model
-            stream.throw(error)
-            raise
+    with progress_notes(hear):
+        for event in stream:
+            try:
+                hear(event)
+            except BaseException as error:  # as if the run had raised it: Ctrl-C saves the model
+                stream.throw(error)
+                raise
     return TrainingResult(run.folder, tuple(events))
 
 
@@ -230,19 +231,20 @@ def train_run(
     ``Stopped``; ``remedy`` says how it is continued. The first of several processes reports events.
     """
     stop, tell = stop or Stop(), on_event if world.is_leader else ignore
-    run = prepare(
-        recipe,
-        folder,
-        world,
-        resume=resume,
-        overwrite=overwrite,
-        data=data,
-        skip_bad=skip_bad,
-        prepared=prepared,
-        budget_seconds=budget_seconds,
-        stop_requested=stop,
-        watch=watch,
-    )
+    with progress_notes(tell):
+        run = prepare(
+            recipe,
+            folder,
+            world,
+            resume=resume,
+            overwrite=overwrite,
+            data=data,
+            skip_bad=skip_bad,
+            prepared=prepared,
+            budget_seconds=budget_seconds,
+            stop_requested=stop,
+            watch=watch,
+        )
     try:
         tell(Note(figures=_figures_of(run)))
         with stop.noticed():

@@ -1,25 +1,25 @@
 """Views of what is inside a model, with their figures as tables."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from regard.api import Model, load
+from rich.text import Text
+
+from regard.api import load
 from regard.core.flags import parse_numbers
-from regard.data.readers.image_files import image_files
-from regard.data.readers.text_files import read_lines
 from regard.experiments.options.measuring import ProbeOptions
 from regard.experiments.result import (
     Cell,
     Column,
     ExperimentResult,
+    Figures,
     OutputTable,
     number_column,
     plain_table,
     text_column,
 )
-from regard.images.decode import SUFFIXES
 from regard.inside.attribution.attributions import Attributions
 from regard.inside.attribution.what_if import COLUMNS as WHAT_IF_COLUMNS
 from regard.inside.attribution.what_if import WhatIf
@@ -32,7 +32,9 @@ from regard.inside.probes.word_states import layer_numbers
 from regard.inside.stream.contributions import Contributions
 from regard.inside.stream.lens import LogitLens
 from regard.inside.stream.patching import PatchEffects
+from regard.views.line_chart import Chart, chart_text
 
+WIDEST = 100  # characters of a chart
 COMPARED = "Spearman correlation of methods over words, and area under the deletion curve"
 
 
@@ -43,13 +45,20 @@ class JSONView(Protocol):
         """The record."""
 
 
-@dataclass(frozen=True)
-class Inspection(ExperimentResult):
-    """A view, with its figures as tables; ``draws`` says whether a terminal shows the view."""
+AnyView = TypeVar("AnyView", bound=JSONView)
 
-    source: JSONView
-    figures: Sequence[OutputTable]
+
+@dataclass(frozen=True)
+class Inspection(ExperimentResult, Generic[AnyView]):
+    """A view, with its figures as tables; ``draws`` says whether a terminal shows the view.
+
+    ``more`` are further keys of its record.
+    """
+
+    source: AnyView
+    figures: Sequence[OutputTable] = ()
     draws: bool = True
+    more: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def view(self) -> object | None:
@@ -59,29 +68,29 @@ class Inspection(ExperimentResult):
         return self.figures
 
     def records(self) -> list[Mapping[str, object]]:
-        return [self.source.to_json()]
+        return [{**self.source.to_json(), **self.more}]
 
 
-def show_contributions(view: Contributions) -> Inspection:
+def show_contributions(view: Contributions) -> Inspection[Contributions]:
     """Contributions to a logit, with a row for each component."""
     columns = [text_column("component"), number_column("contribution", "+.4f")]
     rows: list[list[Cell]] = [[each.name, each.value] for each in view.components]
     return Inspection(view, [OutputTable(columns, rows, notes=[view.caption])])
 
 
-def show_lens(view: LogitLens) -> Inspection:
+def show_lens(view: LogitLens) -> Inspection[LogitLens]:
     """The logit lens, which is a table."""
     return Inspection(view, [plain_table(view.columns, view.cells)], draws=False)
 
 
-def show_effects(view: PatchEffects) -> Inspection:
+def show_effects(view: PatchEffects) -> Inspection[PatchEffects]:
     """Effects of patches, with a row for each place."""
     names, cells = view.table
     columns = [*map(text_column, names[:-1]), number_column(names[-1], "+.4f")]
     return Inspection(view, [OutputTable(columns, cells, notes=[view.caption])])
 
 
-def show_attributions(view: Attributions) -> Inspection:
+def show_attributions(view: Attributions) -> Inspection[Attributions]:
     """Values of words by method; correlations of methods and areas under deletion curves."""
     values = [number_column(name, ".4f") for name in view.weights]
     known = [number_column(name, ".2f") for name in view.compared]
@@ -93,7 +102,7 @@ def show_attributions(view: Attributions) -> Inspection:
     return Inspection(view, [words, methods])
 
 
-def show_what_if(result: WhatIf) -> Inspection:
+def show_what_if(result: WhatIf) -> Inspection[WhatIf]:
     """A prediction before and after parts are switched off."""
     name, *figures = WHAT_IF_COLUMNS
     columns = [text_column(name), *(number_column(each, ".4f") for each in figures)]
@@ -101,47 +110,15 @@ def show_what_if(result: WhatIf) -> Inspection:
     return Inspection(result, [table], draws=False)
 
 
-@dataclass(frozen=True)
-class Figures(ExperimentResult):
-    """Tables of figures."""
-
-    figures: Sequence[OutputTable]
-
-    def tables(self) -> Sequence[OutputTable]:
-        return self.figures
-
-
-def report_on_heads(
-    model: Model,
-    text: str | None = None,
-    *,
-    treebank: Path | None = None,
-    test: Path | None = None,
-    labels: str | None = None,
-    least: int = 100,
-) -> tuple[HeadReport, Figures]:
-    """What heads do on the lines of a file, on images or on a treebank, and its tables."""
-    inputs = [] if text is None else _inputs(model, text)
-    gold = None if labels is None else [*read_lines(labels)]
-    report = model.heads(inputs, treebank=treebank, test=test, labels=gold, least=least)
+def show_heads(report: HeadReport) -> Figures:
+    """The best head of each relation, if any were measured, and figures of all heads."""
     tables = []
     if report.relations:
         names, rows = report.relation_table()
         tables.append(OutputTable([*map(_head_column, names)], rows))
     names, rows = report.head_table()
     columns = [*map(_head_column, names)]
-    return report, Figures([*tables, OutputTable(columns, rows, notes=report.notes)])
-
-
-def _inputs(model: Model, file: str) -> list[object]:
-    """Texts or pairs in the lines of a file; or the images of a file or a folder."""
-    path = Path(file)
-    if model.inspected.reads_images:
-        if path.suffix.lower() in SUFFIXES:
-            return [file]
-        return [*map(str, image_files(path) if path.is_dir() else read_lines(file))]
-    lines = [line for line in read_lines(file) if line and not line.isspace()]
-    return [tuple(line.split("\t")) if line.count("\t") == 1 else line for line in lines]
+    return Figures([*tables, OutputTable(columns, rows, notes=report.notes)])
 
 
 def _head_column(name: str) -> Column:
@@ -188,11 +165,23 @@ def probe_folders(
     return probe_models(named, data, what, layers=layers, pieces=how, seed=seed, note=note)
 
 
-def show_probes(report: ProbeReport) -> Figures:
+@dataclass(frozen=True)
+class ProbeFigures(Figures):
+    """Scores of probes, and their charts by layer."""
+
+    charts: Sequence[Chart] = ()
+
+    def drawing(self, width: int) -> Iterator[Text]:
+        for chart in self.charts:
+            yield from chart_text(chart, min(width, WIDEST))
+
+
+def show_probes(report: ProbeReport) -> ProbeFigures:
     """Scores of probes by layer, and comparisons of models."""
     scores = OutputTable([*map(_probe_column, COLUMNS)], report.table())
     columns = [*map(_probe_column, VERDICT_COLUMNS)]
-    return Figures([scores, OutputTable(columns, report.verdict_table(), notes=report.notes)])
+    verdicts = OutputTable(columns, report.verdict_table(), notes=report.notes)
+    return ProbeFigures([scores, verdicts], charts=[*report.charts()])
 
 
 def _probe_column(name: str) -> Column:

@@ -109,13 +109,11 @@ class ResultFormat(ABC, Generic[Out]):
         return None
 
 
-class Component(ResultFormat[Out], Generic[In, Data, Out]):
-    """One thing that a model can do; options and limits are fields of the component.
+class InputFormat(ABC, Generic[In]):
+    """How the inputs of a component are read: lines, JSON objects, rows of tables.
 
-    ``reads_empty``: an empty line is an input. ``own_limit`` is the number of tokens above which
-    the component itself truncates, divides or refuses inputs; None: no limit.
-    ``record_keys`` are the keys of an input in a record: one text, or several, by alternatives;
-    it may have ``more_keys`` besides.
+    ``reads_empty``: an empty line is an input. ``record_keys`` are the keys of an input in a
+    record: one text, or several, by alternatives; it may have ``more_keys`` besides.
     ``reads_source``: of a table of translations, the source column is the input. ``words_key`` is
     the key of a sentence in a record, as a list of words; "": none are read.
     """
@@ -125,12 +123,41 @@ class Component(ResultFormat[Out], Generic[In, Data, Out]):
     more_keys: ClassVar[tuple[str, ...]] = ()
     reads_source: ClassVar[bool] = False
     words_key: ClassVar[str] = ""
-    writes: ClassVar[bool] = False  # texts, token by token
 
     @property
     def reads_images(self) -> bool:
         """Whether inputs are images."""
         return False
+
+    @abstractmethod
+    def parse(self, line: str, where: str) -> In:
+        """The input in a line of a file."""
+
+    def parse_record(self, record: Mapping[str, object], where: str) -> In:
+        """The input in a JSON object, or in a row of a table."""
+        return self.parse(field_of(record, "text", str, where), where)
+
+    def is_blank(self, given: In) -> bool:
+        """Whether an input has no text, so that its result is not counted."""
+        return False
+
+    def as_input(self, given: Any) -> In:
+        """A value of Python as an input."""
+        return cast(In, given)
+
+    @abstractmethod
+    def token_count(self, given: In, most: int) -> int:
+        """The number of tokens of an input, with special tokens; exact only above ``most``."""
+
+
+class Component(InputFormat[In], ResultFormat[Out], Generic[In, Data, Out]):
+    """One thing that a model can do; options and limits are fields of the component.
+
+    ``own_limit`` is the number of tokens above which the component itself truncates, divides or
+    refuses inputs; None: no limit.
+    """
+
+    writes: ClassVar[bool] = False  # texts, token by token
 
     @property
     def streams(self) -> bool:
@@ -204,26 +231,6 @@ class Component(ResultFormat[Out], Generic[In, Data, Out]):
     def cut_reason(self) -> str:
         """The reason why inputs are truncated."""
         return f"more than {self.own_limit} tokens, special ones counted"
-
-    @abstractmethod
-    def parse(self, line: str, where: str) -> In:
-        """The input in a line of a file."""
-
-    def parse_record(self, record: Mapping[str, object], where: str) -> In:
-        """The input in a JSON object, or in a row of a table."""
-        return self.parse(field_of(record, "text", str, where), where)
-
-    def is_blank(self, given: In) -> bool:
-        """Whether an input has no text, so that its result is not counted."""
-        return False
-
-    def as_input(self, given: Any) -> In:
-        """A value of Python as an input."""
-        return cast(In, given)
-
-    @abstractmethod
-    def token_count(self, given: In, most: int) -> int:
-        """The number of tokens of an input, with special tokens; exact only above ``most``."""
 
     @abstractmethod
     def rows(self, inputs: Sequence[In], keys: Sequence[int]) -> list[Row[In, Data]]:

@@ -115,7 +115,7 @@ class Task(ABC, Generic[Example, AnyReading]):
     dev_metrics: ClassVar[tuple[str, ...]] = ()
     test_metrics: ClassVar[tuple[str, ...]] = ()
     has_intervals: ClassVar[bool] = False  # whether scores on test sets have intervals by default
-    has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
+    reads_links: ClassVar[bool] = False  # pairs of sentences, with links of words (data.links)
     mixes_corpora: ClassVar[bool] = False  # whether ``data.mix`` applies
     default_smoothing: ClassVar[float] = 0.0  # of labels, where the recipe has no train.smoothing
 

@@ -51,7 +51,7 @@ class MeasureConfig(BLEUConfig):
 class Translate(PairTask[TranslationTokenizer]):
     """The task "translate"."""
 
-    name, has_ladders, default_smoothing = "translate", True, 0.1
+    name, reads_links, default_smoothing = "translate", True, 0.1
     own_tables: ClassVar = {
         "text": TranslationTextConfig,
         "decode": DecodeConfig,

@@ -150,8 +150,8 @@ def print_texts(lines: Iterable[Text | str]) -> None:
     """Print lines on standard output, with their styles in a terminal only."""
     terminal = sys.stdout.isatty()
     for line in lines:
-        if terminal:
-            OUT.print(line, markup=False, emoji=False)
+        if terminal and not isinstance(line, str):
+            OUT.print(line)
         else:
             print_line(str(line))
 
@@ -168,6 +168,8 @@ def print_result(result: ExperimentResult, table_format: TableFormat = "text") -
     if result.view is not None and table_format == "text":
         OUT.print(result.view)
         return
+    if table_format == "text":
+        print_texts(result.drawing(OUT.width))
     print_texts(result.lines(table_format, terminal_width()))
 
 

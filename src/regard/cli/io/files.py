@@ -23,7 +23,6 @@ from regard.models.folders.hub import local_folder
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from regard.api import Model
     from regard.experiments.bulk.file_job import FileJob
 
 
@@ -50,14 +49,6 @@ def _names_a_file(text: str) -> bool:
         if path.suffix and path.suffix.lower() not in SUFFIXES and path.is_file():
             return b"\0" not in first_bytes(path, 4_096)
     return False
-
-
-def refuse_images(model: "Model", name: str) -> None:
-    """Refuse a model of images of this name, for a verb that compares texts."""
-    from regard.core.reading import NO_TEXT  # here: it imports torch
-
-    if model.facts.encoder.embed.reads_images:
-        raise BadInput(f"{name}: {NO_TEXT}; use regard embed for images")
 
 
 FREE = ("context", "document", "workers", "ray", "skip_bad")  # options that change no result

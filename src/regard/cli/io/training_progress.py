@@ -30,23 +30,28 @@ class TrainingProgress:
     def __call__(self, event: Note | Event) -> None:
         """Print an event; in a terminal, a report replaces the report before it."""
         about = event.figures.get("event")
+        if about == "progress" and ERR.is_terminal:
+            self._show(str(event))
+            return
         if about == "prepared":
-            self._begin(int(event.figures["steps"]))
+            self._end()
+            self.steps, self.dev = int(event.figures["steps"]), ""
         for line in event.lines(self.steps):
             if about == "dev":
                 self.dev = line
-            if self.live is not None and about == "train":
-                self.live.update(Text(f"{line}  {self.dev}"))
+            if about == "train" and ERR.is_terminal:
+                self._show(f"{line}  {self.dev}")
             else:
                 show_line(event, line)
         if event.is_last:
             self._end()
 
-    def _begin(self, steps: int) -> None:
-        self.steps, self.dev = steps, ""
-        if ERR.is_terminal:
+    def _show(self, line: str) -> None:
+        """Replace the live line."""
+        if self.live is None:
             self.live = Live(console=ERR, refresh_per_second=4, transient=True)
             self.live.start()
+        self.live.update(Text(line))
 
     def _end(self) -> None:
         if self.live is not None:

@@ -7,11 +7,9 @@ from typer import Argument, Context, Option
 
 from regard.cli import formats
 from regard.cli.declare import flags
-from regard.cli.io.console import note, print_json, print_tables, write_drawing, write_page
+from regard.cli.io.console import show_event, write_drawing, write_page
 from regard.core.flags import refuse
-from regard.core.lock import lock_vacant
 from regard.experiments import options
-from regard.experiments.result import plain_table
 
 
 def agreement(
@@ -50,32 +48,17 @@ def agreement(
 
     Example: regard agreement gpt2 runs/awd-lstm-wikitext2/model --html agreement.html
     """
-    from regard.api import load
-    from regard.experiments.studies.agreement import AgreementTable, score_agreement, study_models
-    from regard.experiments.studies.agreement_data import agreement_sentences
+    from regard.experiments.studies import study_list
 
     if models:
         refuse(flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
+        runs = options.LoadOptions(precision=precision, device=device)
+        result = study_list.measure_agreement(models, sentences, seed, runs, show_event)
     else:
         refuse(flags(context, "html", "svg", "precision"), "needs MODEL")
-    form = output.format
-    tests = agreement_sentences(sentences, seed)
-    if models:
-        scores = {}
-        for name in dict.fromkeys(models):
-            model = load(name, device, precision=precision)
-            scores[name] = [score_agreement(model, tests)]
-            if remark := scores[name][0].remark:
-                note(f"{name}: {remark}")
-        table = AgreementTable.of(scores)
-    else:
-        with lock_vacant(out):
-            table = study_models(out, tests, device, seeds, quick, note)
-    if form == "json":
-        print_json(*table.records())
-    else:
-        print_tables([plain_table(table.columns, table.rows, table.notes)], form)
-    write_page(html, table.html)
-    write_drawing(svg, table.svg)
-    if not models:
-        note(f"{out / 'agreement.html'}: the table, and accuracy by distance and attractors")
+        result = study_list.train_agreement(
+            out, sentences, seed, seeds=seeds, quick=quick, device=device, on_event=show_event
+        )
+    output.show(result)
+    write_page(html, result.table.html)
+    write_drawing(svg, result.table.svg)

@@ -1,52 +1,27 @@
 """``regard attribute``: the contribution of each word, or patch, to a prediction."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from typer import Argument, Context, Option
+from typer import Argument
 
 from regard.cli import formats
-from regard.cli.declare import flags
-from regard.cli.io.console import print_result, write_page, write_picture
+from regard.cli.io.console import write_page, write_picture
 from regard.cli.io.files import check_argument
-from regard.core.flags import refuse
 from regard.experiments import options
-
-Method = Literal["all", "gradient", "integrated", "rollout", "attention-gradient", "leave-one-out"]
+from regard.experiments.options.inspecting import AttributionOptions
 
 
 def attribute(
-    context: Context,
     model: options.MODEL,
     text: Annotated[
         str,
         Argument(metavar="TEXT", help="Text, two texts with a tab between them, or an image file."),
     ],
-    target: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Label, token, or translation to explain.",
-            show_default="the model's own",
-        ),
-    ] = None,
-    token: options.TOKEN = None,
-    method: Annotated[Method, Option(help="Method of attribution.")] = "all",
-    steps: Annotated[
-        int, Option(min=1, help="First number of steps of integrated gradients; doubled if needed.")
-    ] = 16,
-    without: Annotated[
-        list[str] | None,
-        Option(
-            metavar="PART",
-            help='Show the prediction without "head LAYER.HEAD", "layer NUMBER" or "word WORD" '
-            "instead; repeatable.",
-        ),
-    ] = None,
-    subwords: options.SUBWORDS = False,
-    *,
+    how: AttributionOptions,
     views: formats.ViewOptions,
     png: formats.PNG = None,
     device: options.DEVICE = None,
+    *,
     output: formats.TableOptions,
 ) -> None:
     """Show on which words or patches a prediction depends.
@@ -65,26 +40,17 @@ def attribute(
 
     Example: regard attribute runs/tour/model "The old man reads a book." --html attribute.html
     """
-    from regard.api import load
-    from regard.experiments.view_results import show_attributions, show_what_if
-    from regard.inside.attribution.what_if import parse_parts
+    from regard.experiments import input_views
 
-    form = output.format
     check_argument(text)
-    if without:
-        drawn = flags(context, "method", "steps", "subwords", "svg", "png")
-        refuse(drawn, "cannot be used with --without")
-    loaded = load(model, device)
-    parsed = loaded.runner.parse(text, "TEXT")
-    if without:
-        parts = parse_parts(without)._asdict()
-        result = loaded.what_if(parsed, target=target, token=token, **parts)
-        print_result(show_what_if(result), form)
-        write_page(views.html, result.report.html)
+    how.check(svg=views.svg, png=png)
+    runs = options.LoadOptions(device=device)
+    if how.without:
+        predicted = input_views.predict_without(model, text, how, runs)
+        output.show(predicted)
+        write_page(views.html, predicted.source.report.html)
         return
-    view = loaded.attribute(
-        parsed, target, token=token, method=method, steps=steps, subwords=subwords
-    )
-    write_picture(png, view.png)  # first: a library may be missing
-    print_result(show_attributions(view), form)
-    views.write(view, model=model)
+    attributed = input_views.attribute(model, text, how, runs)
+    write_picture(png, attributed.source.png)  # first: a library may be missing
+    output.show(attributed)
+    views.write(attributed.source, model=model)

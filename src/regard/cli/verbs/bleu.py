@@ -5,7 +5,6 @@ from typing import Annotated
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import print_result
 from regard.experiments.options.measuring import BleuOptions
 from regard.experiments.result import ExperimentResult
 
@@ -42,9 +41,8 @@ def bleu(
     """
     from regard.experiments.translation_scores import compare_systems, score_texts
 
-    form = output.format
     if shared:
         result: ExperimentResult = compare_systems([hypotheses, *references], shared, how)
     else:
         result = score_texts(hypotheses, references, how)
-    print_result(result, form)
+    output.show(result)

@@ -7,7 +7,7 @@ from typer import Argument, Context, Exit, Option
 
 from regard.cli import formats
 from regard.cli.declare import flags
-from regard.cli.io.console import note, print_result, write_page
+from regard.cli.io.console import note, write_page
 from regard.core.errors import FAILED, BadInput
 from regard.core.flags import refuse
 from regard.experiments import options
@@ -49,11 +49,10 @@ def check(
 
     Example: regard check head-roles --model runs/bert/model --data UD_English-EWT --out roles.html
     """
-    form = output.format
     if name is None:
         used = flags(context, "model", "data", "recipe", "limit", "seed", "out", "device")
         refuse(used, "needs FINDING")
-        print_result(FindingList.read(), form)
+        output.show(FindingList.read())
         return
     from regard.experiments.findings import finding
     from regard.experiments.findings.finding import CheckInputs
@@ -65,7 +64,7 @@ def check(
         raise BadInput(f"--out {out}: the page is HTML; choose a name that ends in .html")
     inputs = CheckInputs(model, tuple(data or ()), recipe, limit, seed, device, note)
     verdict = chosen.check(inputs)
-    print_result(VerdictResult(verdict), form)
+    output.show(VerdictResult(verdict))
     write_page(out, verdict.html)
     if verdict.outcome != "reproduced":
         raise Exit(FAILED)

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import print_result, show_event
+from regard.cli.io.console import show_event
 from regard.experiments import options
 
 
@@ -38,7 +38,6 @@ def compare(
     from regard.experiments import comparison
     from regard.training.recipe_files import find
 
-    form = output.format
     compared = comparison.compare(
         baseline,
         system,
@@ -51,4 +50,4 @@ def compare(
         device=runs.device,
         on_event=show_event,
     )
-    print_result(compared, form)
+    output.show(compared)

@@ -1,22 +1,14 @@
 """``regard convert``: model folders of regard, Hugging Face, timm, ELMo and ONNX."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Exit, Option
 
 from regard.cli import formats
-from regard.cli.io.console import complain, note, print_line, print_result, print_tables, show_event
-from regard.core.errors import BadInput
-from regard.core.files import is_empty, replacing_folder
-from regard.core.flags import parse_numbers
+from regard.cli.io.console import show_event
+from regard.core.errors import FAILED, BadInput
 from regard.experiments import options
-from regard.experiments.result import OutputTable, TableFormat, text_column
-from regard.models.folders.hub import local_folder
-
-if TYPE_CHECKING:
-    from regard.experiments.conversions import Differences, GraphDifferences
 
 
 def convert(
@@ -77,57 +69,26 @@ def convert(
 
     Example: regard convert opus-mt-en-de en-de-onnx --to onnx --int8 --attention all --check
     """
-    from regard.api import load
-    from regard.experiments.conversions import GRAPH_LIMIT, LIMIT, check_conversion, check_graphs
+    from regard.experiments import conversions
 
-    form = output.format
     if list_formats:
         if target is not None or to is not None:
             raise BadInput("--list-formats writes nothing: remove DST and --to")
-        _print_formats(load(local_folder(source), "cpu").formats, form)
+        output.show(conversions.list_formats(source))
         return
     if target is None or to is None:
         needs = "name a folder to write and its format: regard convert MODEL DST --to FORMAT"
         raise BadInput(f"{needs}; --list-formats says which formats can express the model")
-    given = {"--int8": int8, "attention": attention is not None}
-    if to != "onnx" and (unused := [name for name, used in given.items() if used]):
-        raise BadInput(f"{unused[0]}: only graphs have it; add --to onnx, or leave it out")
-    layers = _layers(attention)
-    if not is_empty(target):
-        raise BadInput(f"{target}: exists and is not overwritten; name a new folder")
-    folder = local_folder(source)
-    model = load(folder, "cpu", keep_unknown=keep_unknown)
-    if (reason := (known := model.formats)[to]) is not None:
-        usable = ", ".join(name for name, fault in known.items() if fault is None)
-        raise BadInput(f"{reason}; formats that can express it as it is: {usable}")
-    with replacing_folder(target) as written:
-        limit = GRAPH_LIMIT if to == "onnx" else LIMIT
-        model.save(written, to, int8=int8, attention=layers)
-        if check and to == "onnx":
-            differences: Differences | GraphDifferences = check_graphs(model, written, layers, int8)
-        elif check:
-            differences = check_conversion(model, written, to, folder, keep_unknown, show_event)
-        if check:
-            print_result(differences, form)
-            worst = differences.largest
-            if not worst <= limit:  # NaN fails too
-                complain(f"{target}: not written: differs by {worst:.1e} (limit {limit})")
-                raise Exit(1)
-    note(f"wrote {target}")
-
-
-def _layers(attention: str | None) -> list[int] | None:
-    """Numbers of layers; None: all."""
-    if attention == "all":
-        return None
-    return [] if attention is None else parse_numbers("attention", attention)
-
-
-def _print_formats(formats: Mapping[str, str | None], form: TableFormat) -> None:
-    """Print a line of each format."""
-    if form != "text":
-        columns = [text_column("format"), text_column("reason")]
-        print_tables([OutputTable(columns, [*formats.items()])], form)
-        return
-    for name, reason in formats.items():
-        print_line(f"{name:<8}{'yes' if reason is None else f'no: {reason}'}")
+    converted = conversions.convert(
+        source,
+        target,
+        to,
+        check=check,
+        int8=int8,
+        attention=attention,
+        keep_unknown=keep_unknown,
+        on_event=show_event,
+    )
+    output.show(converted)
+    if not converted.is_written:
+        raise Exit(FAILED)

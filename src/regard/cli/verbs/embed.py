@@ -5,12 +5,7 @@ from typing import Annotated
 from typer import Context, Option
 
 from regard.cli.io.files import open_job, print_results
-from regard.core.errors import BadInput
-from regard.data.readers.text_files import suffix_of
 from regard.experiments import options
-from regard.experiments.bulk.component_runs import SUFFIXES, VectorRun
-from regard.experiments.bulk.file_list import list_files
-from regard.experiments.bulk.table_source import FORMATS
 
 
 def embed(
@@ -45,26 +40,13 @@ def embed(
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
-    from regard.experiments.bulk.image_source import source_for
+    from regard.experiments.bulk.file_job import vector_suffix
     from regard.text.tokenizers.row_tokenizer import require_tokenizer
 
-    out, as_json = outputs.out, outputs.as_json
-    if out is not None and as_json:
-        raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
-    suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
-    first = list_files(*inputs.names)[0]
-    of_table = suffix_of(first) in FORMATS or bool(inputs.column or inputs.delimiter)
-    if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
-        raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}")
-    if suffix in FORMATS:
-        outputs.check_format(first)
+    suffix = vector_suffix(inputs, outputs)
     job = open_job(context, model, inputs, runs, outputs)
     component = job.model.runner.embedder(pool, normalise, prompt_name)
     require_tokenizer(job.model.tokenizer)
-    decoders, _ = job.processes
-    source = source_for(job.model, component, inputs.names, job.settings, workers=decoders)
     settings = {"pool": pool, "normalise": normalise, "prompt_name": prompt_name}
-    in_table = source.has_columns and (out is None or suffix in FORMATS)
-    with job.run(component, "embed", settings, source) as run:
-        vectors = VectorRun(source, component, run.form, suffix, run.command, run.workers)
-        print_results(run if in_table else vectors, out)
+    with job.run_embedder(component, settings, suffix) as run:
+        print_results(run, outputs.out)

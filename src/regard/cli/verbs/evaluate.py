@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from regard.cli import formats
-from regard.cli.io.console import note, print_result, show_event, write_drawings
+from regard.cli.io.console import note, show_event, write_drawings
 from regard.core.flags import refuse
 from regard.experiments import options
 
@@ -56,7 +56,6 @@ def evaluate(
     from regard.training.recipe_files import find
     from regard.training.run_events import with_dev_as_test
 
-    form = output.format
     described = read(find(recipe))
     if on_dev:
         described = with_dev_as_test(described)
@@ -77,7 +76,7 @@ def evaluate(
     )
     if dropped:
         note(f"dropped: {dropped}")
-    print_result(evaluation, form)
+    output.show(evaluation)
     if svg is not None:
         write_drawings(svg, evaluation.drawings(described.about.title))
     if not evaluation.reached:

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import print_result, write_drawing, write_view
+from regard.cli.io.console import write_drawing, write_view
 
 
 def formation(
@@ -34,10 +34,9 @@ def formation(
     from regard.inside.heads.head_formation import Formation
     from regard.training.metrics_log import read_watch, watch_log
 
-    form = output.format
     records, where = read_watch(run, "heads"), str(watch_log(run, "heads"))
     formed = Formation.of_records(run.resolve().name, records, where)
     name = formed.first_figure if figure is None else formed.check_figure(figure)
-    print_result(show_formation(formed, name), form)
+    output.show(show_formation(formed, name))
     write_view(views.html, lambda: formed.view_record(name), data=run)
     write_drawing(views.svg, lambda: formed.svg(name))

@@ -5,9 +5,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import OUT, print_json, show_event, write_drawing
+from regard.cli.io.console import print_result, show_event, write_drawing
 from regard.cli.io.files import check_argument
-from regard.core.errors import BadInput
 from regard.experiments import options
 
 
@@ -36,23 +35,13 @@ def frames(
 
     Example: regard frames runs/propbank-ewt-bert/model "The owl ate a mouse." --svg owl.svg
     """
-    from rich.text import Text
-
+    from regard.experiments.input_views import show_frames
     from regard.views.role_arcs import draw_frames
 
     check_argument(text)
     runs = options.LoadOptions(precision=precision, device=device)
-    loaded, envelope = runs.load_edited(model, on_event=show_event)
-    predictor = loaded.predictor
-    if predictor.name != "roles":
-        raise BadInput(f"{model}: was not trained for task 'roles'; `regard recipes` lists recipes")
-    labeller = predictor.with_options(pretokenised=pretokenised)
-    (sentence,) = labeller.predict([text if predicate is None else (text, predicate)])
-    if as_json:
-        print_json({**sentence.record, **envelope})
-    else:
-        for frame in sentence.frames:
-            OUT.print(Text(sentence.brackets(frame)), soft_wrap=True)
-        if not sentence.frames:
-            OUT.print("no predicate")
-    write_drawing(svg, lambda: draw_frames(sentence, text))
+    shown = show_frames(
+        model, text, predicate, runs, pretokenised=pretokenised, on_event=show_event
+    )
+    print_result(shown, "json" if as_json else "text")
+    write_drawing(svg, lambda: draw_frames(shown.frames, text))

@@ -54,10 +54,10 @@ def generate(
     Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
     """
     from regard.experiments.bulk.writer_runs import generation_job
-    from regard.experiments.search_methods import check_options, continuation_method
+    from regard.experiments.search_methods import CONTINUATION, check_options
     from regard.inside.trees.tree_text import token_lines
 
-    name = search.search or continuation_method(search)
+    name = search.search or CONTINUATION.method(search)
     also.check(inputs, runs, outputs, best=search.best, method=name, page=html is not None)
     if name is not None:
         check_options(name, search)

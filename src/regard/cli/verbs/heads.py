@@ -1,47 +1,16 @@
 """``regard heads``: what each attention head does, by its weights, a treebank and gradients."""
 
-from pathlib import Path
-from typing import Annotated
-
-from typer import Option
-
 from regard.cli import formats
-from regard.cli.io.console import print_result
-from regard.core.errors import BadInput
-from regard.core.flags import refuse
 from regard.experiments import options
+from regard.experiments.options.inspecting import HeadOptions
 
 
 def heads(
     model: options.MODEL,
-    text: Annotated[
-        str | None,
-        Option(
-            metavar="FILE",
-            help="Texts, one per line (a tab between two); or an image, a folder, a file of paths.",
-        ),
-    ] = None,
-    treebank: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="CoNLL-U file, or a folder with files for dev and test."),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="CoNLL-U file to score on; default: the second half of the treebank.",
-        ),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        Option(metavar="FILE", help="Gold label of each text, for the importance of heads."),
-    ] = None,
-    least: Annotated[
-        int, Option(min=1, help="Fewest words of a relation, in dev and in test.")
-    ] = 100,
-    *,
+    how: HeadOptions,
     views: formats.ViewOptions,
     device: options.DEVICE = None,
+    *,
     output: formats.TableOptions,
 ) -> None:
     """Report what each attention head does.
@@ -61,18 +30,9 @@ def heads(
 
     Example: regard heads runs/bert/model --text runs/tour/corpus/test.en --html heads.html
     """
-    from regard.api import load
-    from regard.experiments.view_results import report_on_heads
+    from regard.experiments.input_views import report_on_heads
+    from regard.experiments.view_results import show_heads
 
-    form = output.format
-    if text is None and treebank is None:
-        raise BadInput("give --text FILE, --treebank FILE, or both")
-    if treebank is None:
-        refuse({"test": test}, "needs --treebank")
-    if text is None:
-        refuse({"labels": labels}, "needs --text")
-    report, tables = report_on_heads(
-        load(model, device), text, treebank=treebank, test=test, labels=labels, least=least
-    )
-    print_result(tables, form)
+    report = report_on_heads(model, how, options.LoadOptions(device=device))
+    output.show(show_heads(report))
     views.write(report, model=model)

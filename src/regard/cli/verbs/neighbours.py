@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import print_line, print_result, show_event
+from regard.cli.io.console import print_line, show_event
 from regard.cli.io.files import check_argument
 from regard.experiments import options
 from regard.experiments.options.measuring import NeighbourOptions
@@ -35,9 +35,8 @@ def neighbours(
     """
     from regard.experiments.nearest_items import nearest_items
 
-    form = output.format
     check_argument(word)
     for table in nearest_items(runs.load(model), word, file, how, "--text", show_event):
-        print_result(table, form)
-        if form != "json":
+        output.show(table)
+        if output.format != "json":
             print_line("")

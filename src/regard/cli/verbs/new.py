@@ -1,19 +1,11 @@
 """``regard new``: a first recipe from a file or a folder of data."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from regard.cli.io.console import note, print_line
-from regard.core.errors import BadInput
-from regard.core.files import is_there, write_text
-
-if TYPE_CHECKING:
-    from regard.data.data_facts import DataFacts, Line
-    from regard.data.data_files import DataFiles
+from regard.cli.io.console import print_result, show_event
 
 
 def new(
@@ -64,51 +56,16 @@ def new(
 
     Example: regard new reviews.csv --out reviews.toml
     """
-    from regard.data.data_files import OneDocument, recognise_files, split_text
-    from regard.models.folders.hub import check_model, row_limit
-    from regard.training.first_recipe import FirstRecipe
+    from regard.experiments.recipe_texts import write_recipe
 
-    path = out or Path(f"{_name(data[0])}.toml")
-    if path.suffix != ".toml":
-        raise BadInput(f"--out {path}: the name of a recipe ends in .toml")
-    if is_there(path) and not force:
-        raise BadInput(f"{path}: exists already; give another --out, or --force to replace it")
-    if start is not None:
-        check_model(start)
-    written = split_text(data, path) if split else ()
-    try:
-        files = recognise_files([*written[:1]] or data, task, column or ())
-        facts = files.describe()
-        skip = " --skip-bad" if files.dropped else ""
-        command = f"regard train {quote(str(path))}{skip}"
-        limit = None if start is None else row_limit(start)
-        recipe = FirstRecipe(files, facts, command, start, limit).text()
-    except OneDocument as error:
-        raise BadInput(f"{error} (--split)") from None
-    except BaseException:
-        for file in written:
-            file.unlink()
-        raise
-    for label, figures in (*_lines(files, facts), *facts.lines()):
-        print_line(f"{label:<12}{figures}")
-    write_text(path, recipe)
-    note(f"wrote {' and '.join(map(str, (*written, path)))}; next: {command} --dry-run")
-
-
-def _lines(files: "DataFiles", facts: "DataFacts") -> Iterator["Line"]:
-    """Lines about the files, the task and the sizes of the sets."""
-    yield from files.seen
-    yield "task", files.task
-    yield files.unit, facts.sizes
-    if files.dropped:
-        remedy = "correct them, or train with --skip-bad"
-        yield "malformed", f"{files.dropped} (the first: {files.dropped.first}); {remedy}"
-    train = facts.sets["train"]
-    if train.labels and not train.has_numbers:
-        yield "labels", f"{len(train.labels):,}"
-
-
-def _name(path: Path) -> str:
-    """Name of the recipe: the name of the file without suffixes, or of the folder."""
-    named = path.resolve()
-    return named.name.split(".")[0] or "data" if named.is_file() else named.name or "data"
+    recipe = write_recipe(
+        data,
+        out,
+        task=task,
+        start=start,
+        columns=column or (),
+        split=split,
+        force=force,
+        on_event=show_event,
+    )
+    print_result(recipe)

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import print_result, write_view
+from regard.cli.io.console import write_view
 from regard.core.errors import BadInput
 from regard.core.flags import refuse
 from regard.experiments.paper_records import find_size, lineage, paper_tables, section
@@ -62,7 +62,7 @@ def papers(
         from regard.experiments.paper_path import PaperPath
 
         kind, *_ = [*(name for name, value in of_path.items() if value), "forward"]
-        print_result(PaperPath.of(names[0], kind), form)
+        output.show(PaperPath.of(names[0], kind))
         return
     refuse(of_path, "needs --path")
     if html is not None:
@@ -70,4 +70,4 @@ def papers(
             raise BadInput("--html: writes all papers; use it without PAPER and other options")
         write_view(html, lambda: papers_record([*map(section, lineage().values())]))
     else:
-        print_result(paper_tables(names, results=results), form)
+        output.show(paper_tables(names, results=results))

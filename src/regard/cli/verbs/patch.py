@@ -1,16 +1,13 @@
 """``regard patch``: where a model keeps what decides a prediction, by activation patching."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import print_result
 from regard.cli.io.files import check_argument
-from regard.core.flags import parse_pair
 from regard.experiments import options
-
-Places = Literal["states", "attention_outputs", "cross_outputs", "mlp_outputs", "head_outputs"]
+from regard.experiments.options.inspecting import PatchOptions
 
 
 def patch(
@@ -19,21 +16,10 @@ def patch(
     corrupted: Annotated[
         str, Argument(metavar="CORRUPTED", help="Another input, with as many tokens.")
     ],
-    second: options.SECOND = None,
-    target: options.TARGET = None,
-    against: options.AGAINST = None,
-    token: options.TOKEN = None,
-    at: Annotated[Places, Option(help="Values to patch.")] = "states",
-    layer: options.LAYER = None,
-    into: Annotated[
-        str | None,
-        Option(
-            metavar="LAYER,HEAD", help="Patch the paths from earlier heads into this head instead."
-        ),
-    ] = None,
-    *,
+    how: PatchOptions,
     views: formats.ViewOptions,
     device: options.DEVICE = None,
+    *,
     output: formats.TableOptions,
 ) -> None:
     """Patch values of one input into the run of another.
@@ -50,27 +36,10 @@ def patch(
 
     Example: regard patch gpt2 "Rome is in" "Oslo is in" --target " Italy" --against " Norway"
     """
-    from regard.api import load
-    from regard.experiments.view_results import show_effects
-    from regard.inference.inputs import title_of
-    from regard.inside.masked_text import read_with_masks
-    from regard.inside.stream.patching import TwoRuns
-    from regard.inside.stream.patching import patch as patch_values
-    from regard.inside.stream.paths import patch_paths
+    from regard.experiments.input_views import patch_runs
 
-    check_argument(clean, second)
+    check_argument(clean, how.second)
     check_argument(corrupted)
-    form = output.format
-    receiver = None if into is None else parse_pair("into", into, "LAYER,HEAD, such as 5,1")
-    inside = load(model, device).runner
-    if second is None:
-        second = inside.default_target(clean)
-    first, other = (read_with_masks(inside, text, second) for text in (clean, corrupted))
-    title = f"{title_of(clean)} → {title_of(corrupted)}"
-    runs = TwoRuns.of(inside, title, first, other, target, against, token)
-    if receiver is None:
-        effects = patch_values(runs, at, layer=layer)
-    else:
-        effects = patch_paths(runs, receiver)
-    print_result(show_effects(effects), form)
-    views.write(effects, model=model)
+    patched = patch_runs(model, clean, corrupted, how, options.LoadOptions(device=device))
+    output.show(patched)
+    views.write(patched.source, model=model)

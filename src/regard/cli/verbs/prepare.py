@@ -1,14 +1,11 @@
 """``regard prepare``: the data of a recipe, tokenised once for many runs."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from regard.cli.io.console import print_line
-from regard.core.errors import BadInput
-from regard.core.files import json_line
+from regard.cli.io.console import print_result
 from regard.experiments import options
 
 
@@ -41,32 +38,20 @@ def prepare(
 
     Example: regard prepare tour --data runs/tour/corpus --out prepared/tour --workers 2
     """
-    from regard.core.workers import RayActors, StartWorkers, WorkerProcesses
-    from regard.training.prepared_data import prepare_data, set_title
-    from regard.training.recipe import read
+    from regard.cli.io.training_progress import TrainingProgress
+    from regard.experiments import preparation
     from regard.training.recipe_files import find
 
-    path = find(recipe)
-    described = read(path, settings or ())
-    if described.rung:
-        raise BadInput(f"{path}: is a ladder; prepare the recipe of one model")
-    start_workers: StartWorkers | None = None
-    if ray is not None:
-        start_workers = partial(RayActors, ray, count=workers, use_gpu=False)
-    elif workers is not None:
-        start_workers = partial(WorkerProcesses, workers)
-    folder = out or Path("prepared") / path.stem
-    statistics = prepare_data(
-        described,
-        folder,
-        data=data,
-        skip_bad=skip_bad,
-        start_workers=start_workers,
-        deduplicate=deduplicate,
-    )
-    for name, counts in statistics.items():
-        if as_json:
-            print(json_line({"set": name, **vars(counts)}), end="")
-        else:
-            for line in counts.lines:
-                print_line(f"{set_title(name)}: {line}")
+    with TrainingProgress() as progress:
+        prepared = preparation.prepare(
+            find(recipe),
+            data,
+            out,
+            settings=settings or (),
+            workers=workers,
+            ray=ray,
+            deduplicate=deduplicate,
+            skip_bad=skip_bad,
+            on_event=progress,
+        )
+    print_result(prepared, "json" if as_json else "text")

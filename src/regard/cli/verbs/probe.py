@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import OUT, note, print_result, print_texts
+from regard.cli.io.console import note
 from regard.experiments import options
 from regard.experiments.options.measuring import ProbeOptions
 
@@ -35,12 +35,7 @@ def probe(
     Example: regard probe runs/bert/model --train t.conllu --dev d.conllu --test s.conllu
     """
     from regard.experiments.view_results import probe_folders, show_probes
-    from regard.views.line_chart import chart_text
 
-    form = output.format
     report = probe_folders(models, how, device, note)
-    if form == "text":
-        for chart in report.charts():
-            print_texts(chart_text(chart, min(OUT.width, 100)))
-    print_result(show_probes(report), form)
+    output.show(show_probes(report))
     views.write(report, model=", ".join(models))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from regard.cli import formats
-from regard.cli.io.console import print_result, print_tables, show_event, write_drawings, write_page
+from regard.cli.io.console import print_tables, show_event, write_drawings, write_page
 from regard.experiments import options
 from regard.experiments.options.measuring import PruningOptions
 
@@ -57,7 +57,7 @@ def prune(
         model, recipe, settings or (), data, heads, out=out, device=device, on_event=show_event
     )
     pruned = pruning.run()
-    print_result(pruned, form)
+    output.show(pruned)
     report = pruned.report
     write_page(html, report.html)
     if svg is not None:

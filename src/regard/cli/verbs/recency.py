@@ -7,14 +7,9 @@ from typer import Argument, Context, Option
 
 from regard.cli import formats
 from regard.cli.declare import flags
-from regard.cli.io.console import note, print_json, print_tables, write_page
-from regard.core.errors import BadInput
+from regard.cli.io.console import show_event, write_page
 from regard.core.flags import refuse
-from regard.core.lock import lock_vacant
-from regard.data.readers.text_files import name_of, read_lines
 from regard.experiments import options
-from regard.experiments.bulk.line_source import MAX_TOKENS, check_length
-from regard.experiments.result import plain_table
 
 
 def recency(
@@ -50,33 +45,18 @@ def recency(
 
     Example: regard recency --out runs/recency --seeds 3
     """
-    from regard.api import load
-    from regard.experiments.studies import recency as study
+    from regard.experiments.studies import study_list
 
-    form = output.format
     if model is None:
         refuse(flags(context, "html", "max_length", "compare"), "needs MODEL")
-    else:
-        refuse(flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
-        loaded = {name: load(name, device) for name in dict.fromkeys([model, *(compare or [])])}
-        texts = list(read_lines(file))
-        if not any(map(str.strip, texts)):
-            raise BadInput(f"{name_of(file)}: no text; each line is one")
-        for number, text in enumerate(texts, start=1):
-            where = f"{name_of(file)}:{number}"
-            words = loaded[model].encoder.text.words
-            check_length((text,), words, max_length or MAX_TOKENS, where, special=0)
-        curves, report = study.compare_models(loaded, texts)
-        if form == "json":
-            print_json(*study.distance_records(curves))
-        else:
-            print_tables([plain_table(*study.distance_table(curves))], form)
-        write_page(html, report.html)
+        output.show(
+            study_list.train_recency(
+                out, seeds=seeds, quick=quick, device=device, on_event=show_event
+            )
+        )
         return
-    with lock_vacant(out):
-        report, records = study.study_readers(out, device, seeds, quick, note)
-    if form == "json":
-        print_json(*records)
-    else:
-        print_tables([plain_table(report.columns, report.rows, report.notes[:1])], form)
-    note(f"{out / 'recency.html'}: the table, and gradient norm by distance")
+    refuse(flags(context, "out", "seeds", "quick"), "cannot be used with MODEL")
+    models, runs = [model, *(compare or ())], options.LoadOptions(device=device)
+    norms, report = study_list.measure_recency(models, file, max_length, runs)
+    output.show(norms)
+    write_page(html, report.html)

@@ -1,19 +1,11 @@
 """``regard similarity``: word vectors, tested on word similarity and analogies."""
 
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
 from regard.cli import formats
-from regard.cli.io.console import note, print_json, print_tables
-from regard.cli.io.files import refuse_images
-from regard.core.errors import BadInput
-from regard.experiments.result import OutputTable, number_column, text_column
-
-if TYPE_CHECKING:
-    from regard.data.readers.static_vectors import StaticVectors
+from regard.cli.io.console import show_event
 
 
 def similarity(
@@ -44,34 +36,6 @@ def similarity(
 
     Example: regard similarity glove.6B.50d.txt.gz simlex-999.txt questions-words.txt
     """
-    from regard.inside.word_similarity import read_word_test
+    from regard.experiments import word_vectors
 
-    form = output.format
-    read = [read_word_test(path) for path in tests]
-    known = _vectors(vectors, {word for test in read for word in test.words}, words)
-    note(f"{vectors}: {len(known):,} words, {known.width} numbers each")
-    scores = [score for test in read for score in test.scores(known)]
-    if form == "json":
-        print_json(*({**asdict(score), "words": len(known)} for score in scores))
-        return
-    rows = [(score.test, score.metric, score.score, score.known, score.total) for score in scores]
-    columns = [text_column("test"), text_column("metric"), number_column("score", ".2f")]
-    columns += [number_column("known", ","), number_column("of", ",")]
-    print_tables([OutputTable(columns, rows)], form)
-
-
-def _vectors(source: str, words: set[str], most: int | None) -> "StaticVectors":
-    """Vectors of a file, or of a model's embedding layer for the words of the tests."""
-    from regard.api import load
-    from regard.data.readers.static_vectors import StaticVectors
-    from regard.inside.neighbours import word_vectors
-
-    if Path(source).is_file():
-        return StaticVectors.read(source, most)
-    if most is not None:
-        raise BadInput(
-            "--words: needs a file of vectors; of a model, the words of the tests are used"
-        )
-    model = load(source, "cpu")
-    refuse_images(model, source)
-    return word_vectors(model.module, model.tokenizer, sorted(words))
+    output.show(word_vectors.similarity(vectors, tests, words, on_event=show_event))

@@ -5,10 +5,9 @@ from typing import Annotated
 
 from typer import Option
 
-from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.console import print_result, show_event
 from regard.core.errors import BadInput
 from regard.experiments import options
-from regard.experiments.bulk.line_source import Parse, parser_of
 
 
 def steer(
@@ -32,35 +31,20 @@ def steer(
 
     Example: regard steer gpt2 --plus joy.txt --minus grief.txt --layer 6 --scale 4 > joy.toml
     """
-    from regard.inside.steering import steering_vector
-    from regard.weights.files import write_tensors
+    from regard.experiments import word_vectors
 
-    if ":" in name or not name.isprintable() or '"' in name or "\\" in name:
-        raise BadInput(f"--name {name!r}: a name has no colon, quote, backslash or line break")
     if out is None:
         raise BadInput("--out: missing; name a safetensors file")
-    loaded = runs.load(model)
-    parse = parser_of(loaded.runner.embedder(), max_length)
-    towards, away = _texts(plus, "--plus", parse), _texts(minus, "--minus", parse)
-    vector = steering_vector(loaded, towards, away, layer)
-    write_tensors(out, {name: vector.values})
-    note(f"wrote {out}: {name}, norm {float(vector.values.norm()):.4g}")
-    edit = {"kind": "add", "at": vector.at, "vector": f"{out.name}:{name}", "scale": scale}
-    if as_json:
-        print_json(edit)
-    else:
-        print_line("[[edit]]")
-        for key, value in edit.items():
-            print_line(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}")
-
-
-def _texts(file: str, option: str, parse: Parse) -> list[object]:
-    """The texts of a file, one per line; empty lines are left out."""
-    from regard.data.readers.text_files import name_of, read_lines
-
-    name = name_of(file)
-    inputs = [parse(line, f"{name}:{number}") for number, line in enumerate(read_lines(file), 1)]
-    texts = [text for text in inputs if text is not None]
-    if not texts:
-        raise BadInput(f"{option} {name}: no texts; write one on each line")
-    return texts
+    edit = word_vectors.steer(
+        model,
+        plus,
+        minus,
+        out,
+        layer=layer,
+        name=name,
+        scale=scale,
+        max_length=max_length,
+        runs=runs,
+        on_event=show_event,
+    )
+    print_result(edit, "json" if as_json else "text")

@@ -1,32 +1,22 @@
 """``regard stream``: contributions of heads and layers to a logit, and the logit lens."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import print_result
 from regard.cli.io.files import check_argument
-from regard.core.flags import refuse
 from regard.experiments import options
-
-if TYPE_CHECKING:
-    from regard.inside.stream.grid_view import GridView
+from regard.experiments.options.inspecting import ContributionOptions
 
 
 def stream(
     model: options.MODEL,
     text: Annotated[str, Argument(metavar="TEXT", help="Text to read; or an image file.")],
-    second: options.SECOND = None,
-    target: options.TARGET = None,
-    against: options.AGAINST = None,
-    token: options.TOKEN = None,
-    lens: Annotated[
-        bool, Option("--lens", help="Show what each layer would predict (logit lens) instead.")
-    ] = False,
-    *,
+    how: ContributionOptions,
     views: formats.ViewOptions,
     device: options.DEVICE = None,
+    *,
     output: formats.TableOptions,
 ) -> None:
     """Show what heads and layers contribute to a prediction.
@@ -43,25 +33,9 @@ def stream(
 
     Example: regard stream gpt2 "The capital of France is" --target " Paris" --against " Rome"
     """
-    from regard.api import load
-    from regard.experiments.view_results import show_contributions, show_lens
-    from regard.inference.inputs import title_of
-    from regard.inside.masked_text import read_with_masks
-    from regard.inside.stream.lens import logit_lens
+    from regard.experiments.input_views import explain_logit
 
-    check_argument(text, second)
-    form = output.format
-    if lens:
-        flags = {"target": target, "against": against, "token": token is not None}
-        refuse(flags, "cannot be used with --lens")
-    loaded = load(model, device)
-    view: GridView
-    if lens:
-        rows = read_with_masks(loaded.inspected, text, second)
-        view = layers = logit_lens(loaded.inspected, title_of(text), rows)
-        print_result(show_lens(layers), form)
-    else:
-        shares = loaded.contributions(text, second, target=target, against=against, token=token)
-        view = shares
-        print_result(show_contributions(shares), form)
-    views.write(view, model=model)
+    check_argument(text, how.second)
+    explained = explain_logit(model, text, how, options.LoadOptions(device=device))
+    output.show(explained)
+    views.write(explained.source, model=model)

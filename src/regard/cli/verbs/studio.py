@@ -1,13 +1,8 @@
 """``regard studio``: models in the browser."""
 
 import webbrowser
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from html import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
-from urllib.parse import urlencode, urlunsplit
 
 from typer import Argument, Option
 
@@ -15,25 +10,6 @@ from regard.cli.io.console import note
 from regard.cli.verbs.serve import MISSING
 from regard.core.errors import BadInput
 from regard.experiments import options
-from regard.serving.serve_options import name_models
-
-HOST = "127.0.0.1"
-TO_PAGE = (
-    '<!doctype html><meta charset="utf-8"><title>regard studio</title>'
-    '<meta http-equiv="refresh" content="0; url={0}"><a href="{0}">regard studio</a>\n'
-)
-
-
-@contextmanager
-def page_to(address: str) -> Iterator[str]:
-    """Address of a file that leads a browser to another address, and that only this user reads.
-
-    The arguments of a browser can be read by every user of a machine.
-    """
-    with TemporaryDirectory(prefix="regard-studio-") as folder:
-        file = Path(folder) / "studio.html"
-        file.write_text(TO_PAGE.format(escape(address)), encoding="utf-8")
-        yield file.as_uri()
 
 
 def studio(
@@ -79,37 +55,19 @@ def studio(
     Example: regard studio runs/tour/model --runs runs --open
     """
     try:
-        from regard.serving.app import ServerSettings
-        from regard.serving.server import ModelSource, ServerConfig, bind, serve
-        from regard.studio.access import TOKEN, AccessToken
-        from regard.studio.app import studio_apis
-        from regard.studio.branches import Trainings
+        from regard.studio.app import launch
     except ImportError as error:
         raise BadInput(f"{MISSING} ({error.name} is missing)") from None
 
-    if runs is not None and not runs.is_dir():
-        raise BadInput(f"--runs {runs}: no such folder")
-    if trains and runs is None:
-        raise BadInput("--train: name the folder of runs, too: --runs DIR")
-    trainings = Trainings() if trains else None
-    token = AccessToken.new() if (trains if has_token is None else has_token) else None
-    settings = ServerSettings(allow_edits=True, device=device, precision=precision)
-    named = zip(models, name_models(models, name), strict=True)
-    sources = tuple(ModelSource(folder, called) for folder, called in named)
-    config = ServerConfig(sources, settings, apis=studio_apis(runs, trainings, token))
-    with bind(HOST, port) as listening, ExitStack() as opened:
-        _, number = listening.getsockname()
-        query = "" if token is None else urlencode({TOKEN: token.value})
-        address = urlunsplit(("http", f"{HOST}:{number}", "/studio", query, ""))
-
-        def tell() -> None:
-            note(f"the studio is at {address}; Ctrl-C ends it")
-            if opens:
-                secret = token is not None
-                webbrowser.open(opened.enter_context(page_to(address)) if secret else address)
-
-        try:
-            serve(config, listening, drain=5, when_loaded=tell)
-        finally:
-            if trainings is not None:
-                trainings.close()
+    launch(
+        models,
+        lambda address: note(f"the studio is at {address}; Ctrl-C ends it"),
+        open_page=webbrowser.open if opens else None,
+        runs=runs,
+        trains=trains,
+        has_token=has_token,
+        port=port,
+        names=name,
+        precision=precision,
+        device=device,
+    )

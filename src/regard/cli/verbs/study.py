@@ -7,11 +7,11 @@ from typer import Argument, Context, Exit, Option
 
 from regard.cli import formats
 from regard.cli.declare import flags
-from regard.cli.io.console import print_result, print_tables, show_event
+from regard.cli.io.console import show_event
 from regard.core.errors import FAILED, BadInput, did_you_mean
 from regard.core.flags import refuse
 from regard.experiments import options
-from regard.experiments.result import OutputTable, text_column
+from regard.experiments.result import Figures, OutputTable, text_column
 
 SIX_TASKS = "six-tasks"
 STUDIES = {
@@ -73,12 +73,11 @@ def study(
 
     Example: regard study six-tasks --data DATA --starts elmo=runs/elmo-gutenberg/model --seeds 3
     """
-    form = output.format
     if name is None:
         refuse(flags(context, *OWN_OPTIONS), "needs STUDY")
         rows = [[study, *about.rsplit(": ", 1)] for study, about in STUDIES.items()]
         columns = [*map(text_column, ("study", "about", "command"))]
-        print_tables([OutputTable(columns, rows)], form)
+        output.show(Figures([OutputTable(columns, rows)]))
         return
     if name not in STUDIES:
         raise BadInput(f"no study is called {name!r}{did_you_mean(name, list(STUDIES))}")
@@ -89,6 +88,6 @@ def study(
 
     folder = out or Path("runs") / SIX_TASKS
     table = train_six_tasks(data, folder, starts or (), cells or (), seeds, device, show_event)
-    print_result(table, form)
+    output.show(table)
     if not table.is_complete:
         raise Exit(FAILED)

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument
 
 from regard.cli import formats
-from regard.cli.io.console import note, print_result, write_page
+from regard.cli.io.console import note, write_page
 from regard.experiments import options
 from regard.experiments.options.measuring import SweepOptions
 
@@ -37,11 +37,10 @@ def sweep(
     """
     from regard.experiments.ranking_rules import sweep_rules
 
-    form = output.format
     swept = sweep_rules(nbest, references, how)
     write_page(out, swept.selected)
     saved = swept.save()
     if saved:
         note(saved)
-    print_result(swept, form)
+    output.show(swept)
     note(swept.summary)

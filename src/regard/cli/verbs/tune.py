@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from typer import Exit, Option
 
 from regard.cli import formats
-from regard.cli.io.console import note, print_result
+from regard.cli.io.console import note
 from regard.core.errors import FAILED
 from regard.experiments import options
 
@@ -78,7 +78,6 @@ def tune(
     from regard.experiments import tuning as experiments
     from regard.experiments.options.training_runs import parse_duration
 
-    form = output.format
     with stopped_by_signals() as stop, TrainingProgress() as progress:
         tuning = experiments.tune(
             recipe,
@@ -98,7 +97,7 @@ def tune(
             on_event=progress,
             stop=stop,
         )
-    print_result(tuning, form)
+    output.show(tuning)
     best = tuning.best
     if best.value is None:
         note("no trial has a result; try lower learning rates")

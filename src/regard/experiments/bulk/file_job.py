@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.api import Model
-from regard.core.errors import ArgumentName, Word
+from regard.core.errors import ArgumentName, BadInput, Word
 from regard.core.flags import refuse
 from regard.data.readers.fields import filled
 from regard.data.readers.sources import NumberedLines
-from regard.data.readers.text_files import Arrivals, whole_text
-from regard.experiments.bulk.component_runs import ComponentRun
+from regard.data.readers.text_files import Arrivals, suffix_of, whole_text
+from regard.experiments.bulk.component_runs import SUFFIXES, ComponentRun, VectorRun
 from regard.experiments.bulk.file_list import list_files, text_source
+from regard.experiments.bulk.image_source import source_for
 from regard.experiments.bulk.line_source import InputSettings, Line, LineSource, ResultForm
 from regard.experiments.bulk.result_file import Command
+from regard.experiments.bulk.table_source import FORMATS
 from regard.experiments.notes import Listener, ignore
 from regard.experiments.options import InputOptions, OutputOptions, ScorerOptions
+from regard.inference.embed import Embedder
 from regard.tasks.components import AnyComponent, ComponentSpec
 
 
@@ -86,6 +89,19 @@ class FileJob:
         with self.spec(task, options).workers(workers, self.runs.ray) as shared:
             yield ComponentRun(source, component, form, self.command, shared, on_value)
 
+    @contextmanager
+    def run_embedder(
+        self, component: Embedder, options: Mapping[str, object], suffix: str
+    ) -> Iterator[ComponentRun | VectorRun]:
+        """The run of an embedder: vectors for a file of this suffix, or in the table it reads."""
+        decoders, _ = self.processes
+        names, settings = self.inputs.names, self.settings
+        source = source_for(self.model, component, names, settings, workers=decoders)
+        in_table = source.has_columns and (self.outputs.out is None or suffix in FORMATS)
+        with self.run(component, "embed", options, source) as run:
+            rest = (suffix, run.command, run.workers)
+            yield run if in_table else VectorRun(source, component, run.form, *rest)
+
 
 class WholeFile(LineSource):
     """A file that is one text."""
@@ -93,3 +109,20 @@ class WholeFile(LineSource):
     def read(self, lines: NumberedLines, arrivals: Arrivals) -> Iterator[Line]:
         text = whole_text(self.file)
         yield Line(1, text, self.parse(filled(text, self.name, "no text"), self.name))
+
+
+def vector_suffix(inputs: InputOptions, outputs: OutputOptions) -> str:
+    """The suffix of the format of vectors, which a file for them must have."""
+    out, as_json = outputs.out, outputs.as_json
+    if out is not None and as_json:
+        printed, file = ": vectors are printed, or written to a file (", ArgumentName("out")
+        raise BadInput((ArgumentName("as_json"), printed, file, "), not both"))
+    suffix = out.suffix if out is not None else ".jsonl" if as_json else ".txt"
+    first = list_files(*inputs.names)[0]
+    of_table = suffix_of(first) in FORMATS or bool(inputs.column or inputs.delimiter)
+    if suffix not in (SUFFIXES | FORMATS if of_table else SUFFIXES):
+        fault = f" {out}: the name of a file of vectors ends in {', '.join(SUFFIXES)}"
+        raise BadInput((ArgumentName("out"), fault))
+    if suffix in FORMATS:
+        outputs.check_format(first)
+    return suffix

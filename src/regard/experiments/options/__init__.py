@@ -328,14 +328,25 @@ class LoadOptions(Options):
     precision: STORED_PRECISION = None
     device: DEVICE = None
 
-    def load(self, model: str) -> "Model":
-        """The model in a folder."""
+    def load(self, model: "str | Path | Model") -> "Model":
+        """The model in a folder; a model that is loaded stays as it is."""
         from regard.api import load
 
+        if not isinstance(model, str | Path):
+            return model
         return load(model, self.device, precision=self.precision, batch_size=self.batch_size)
 
+    def load_for_texts(self, model: "str | Path | Model") -> "Model":
+        """The model, which must read texts."""
+        from regard.core.reading import NO_TEXT
+
+        loaded = self.load(model)
+        if loaded.runner.reads_images:
+            raise BadInput(f"{model}: {NO_TEXT}; use regard embed for images")
+        return loaded
+
     def load_edited(
-        self, model: str, edits: Path | None = None, on_event: Listener = ignore
+        self, model: "str | Path | Model", edits: Path | None = None, on_event: Listener = ignore
     ) -> "tuple[Model, dict[str, str]]":
         """The model with a file of edits; also the key of results that has their hash.
 
@@ -347,8 +358,8 @@ class LoadOptions(Options):
         listed = None if edits is None else read_edits(edits)
         loaded = self.load(model)
         if listed is None:
-            beside = local_folder(model) / BESIDE
-            if beside.is_file():
+            beside = None if model is loaded else local_folder(str(model)) / BESIDE
+            if beside is not None and beside.is_file():
                 on_event(Note(f"{beside} is not applied; to apply it, add --edits {beside}"))
             return loaded, {}
         edited = loaded.edited(listed)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from regard.core.errors import BadInput
 from regard.core.flags import Flag, Options, refuse
 from regard.experiments.options import (
+    COLUMN,
     HEAD,
     INTERVAL,
     LAYER,
@@ -140,6 +141,74 @@ class NeighbourOptions(Options):
     max_length: MAX_LENGTH = None
     workers: WORKERS = None
     skip_bad: SKIP_BAD = False
+
+
+@dataclass(frozen=True)
+class AblationOptions(Options):
+    """What is turned off, and the examples that are scored."""
+
+    heads: Annotated[
+        bool, Flag("--heads", help="Turn off each attention head; this is the default.")
+    ] = False
+    layers: Annotated[bool, Flag("--layers", help="Turn off each layer.")] = False
+    edits: Annotated[
+        list[Path] | None,
+        Flag("--edits", metavar="FILE", help="Apply the edits of a TOML file; repeatable."),
+    ] = None
+    on_test: Annotated[
+        bool, Flag("--test", help="Score the test set of the recipe, not its dev set.")
+    ] = False
+    limit: LIMIT = None
+
+    @property
+    def kind(self) -> str:
+        """heads, layers or edits: the only one that is chosen."""
+        names = ("heads", "layers", "edits")
+        kind, *others = [name for name in names if getattr(self, name)] or names[:1]
+        if others:
+            raise BadInput(f"--{kind} and --{others[0]}: choose one of them")
+        return kind
+
+
+@dataclass(frozen=True)
+class RetrievalOptions(Options):
+    """Documents that are ranked, and the judgements that score the ranking."""
+
+    qrels: Annotated[
+        Path | None, Flag("--qrels", "Judgements: score the ranking by them.", "FILE")
+    ] = None
+    rerank: Annotated[
+        Path | None, Flag("--rerank", "Rank only the documents listed for each query.", "FILE")
+    ] = None
+    top: Annotated[int, Flag(least=1, help="Number of documents for each query.")] = 100
+    keep_own: Annotated[
+        bool, Flag("--keep-own", help="Score documents that have the id of their query as well.")
+    ] = False
+    pool: POOL = None
+    interval: INTERVAL = False
+
+    def check(self) -> None:
+        """Refuse options of scores without judgements."""
+        if self.qrels is None:
+            reason = "needs --qrels, by which the ranking is scored"
+            self.refuse("interval", "keep_own", reason=reason)
+
+
+@dataclass(frozen=True)
+class MiningOptions(Options):
+    """Texts, and which of their pairs are found."""
+
+    score: Annotated[
+        Literal["cosine", "margin"] | None,
+        Flag(help="Score of pairs; default: cosine in one file, margin between two."),
+    ] = None
+    neighbours: Annotated[
+        int, Flag(least=1, help="Number of nearest texts that are candidates for each text.")
+    ] = 4
+    least: Annotated[float | None, Flag("--least", help="Lowest score that is printed.")] = None
+    top: Annotated[int | None, Flag(least=1, help="Number of pairs; default: all.")] = None
+    column: COLUMN = None
+    pool: POOL = None
 
 
 @dataclass(frozen=True)

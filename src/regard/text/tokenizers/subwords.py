@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from tokenizers import Encoding, Tokenizer, processors, trainers
 from regard.core.errors import BadInput, DataWarning
 from regard.core.files import read_bytes, write_text
 from regard.core.forks import TOKENIZER_THREADS
+from regard.core.progress import reporting
 from regard.text.segmentation import Segmentation, lost_words, stretched, touched
 from regard.text.tokenizers.bounds import check_text, library_errors, parse_tokenizer
 from regard.text.vocabulary import Vocabulary, check_pieces
@@ -412,12 +412,11 @@ def learn_model(
     special: Iterable[str],
     **options: object,
 ) -> LibraryModel:
-    """The ``model`` of the tokenizer.json that the library learns, with its progress bar in a
-    terminal."""
+    """The ``model`` of the tokenizer.json that the library learns."""
     short = ShortWords(texts)
-    settings = {"vocab_size": vocab, "special_tokens": [*special]}
-    settings["show_progress"] = sys.stderr.isatty()
-    frame.train_from_iterator(iter(short), trainer(**settings, **options))
+    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
+    with reporting("learning the vocabulary", short) as counted:
+        frame.train_from_iterator(counted, trainer(**settings, **options))
     short.warn()
     return json.loads(frame.to_str())["model"]
 

@@ -23,6 +23,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 
 from regard.core.errors import BadInput
 from regard.core.files import read_json, read_text, write_json
+from regard.core.progress import reporting
 from regard.text.templates import Template
 from regard.text.tokenizers.family import (
     SPACE,
@@ -191,7 +192,8 @@ class WordLevel(TokenizerFamily):
         special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
         tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
         trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)
-        tokenizer.train_from_iterator(texts, trainer)
+        with reporting("learning the vocabulary", texts) as counted:
+            tokenizer.train_from_iterator(counted, trainer)
         ranks = tokenizer.get_vocab()
         words = sorted(ranks.keys() - {*special}, key=ranks.__getitem__)
         if not words:

@@ -78,11 +78,12 @@ class Recipe(Config):
         task = task_of(self)
         keys = [*self._unread_keys(task), *task.unread_keys()]
         faults = [_unusable(*key, task=self.task) for key in keys]
-        if self.rung and not task.has_ladders:
-            remedy = "a ladder compares translators: train each model, then use regard compare"
-            faults.append(_unusable("rung", f"with task {self.task!r}: {remedy}", task=self.task))
-        if self.data.links is not None and not self.rung:
-            faults.append(_unusable("data.links", "outside a ladder (rung)", task=self.task))
+        if self.rung and not task.metrics:
+            reason = "with this objective: it has no score on a test set to compare models by"
+            faults.append(_unusable("rung", reason, task=self.task))
+        if self.data.links is not None and not (self.rung and task.reads_links):
+            reason = "outside a ladder of translators (rung)"
+            faults.append(_unusable("data.links", reason, task=self.task))
         faults += _unmeasured("train.metric", self.train.metric, task, ("loss", *task.dev_metrics))
         if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
             fault = "train.ema, train.average cannot be used with an optimiser that averages"
