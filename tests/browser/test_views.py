@@ -216,15 +216,15 @@ def test_a_word_is_pointed_at_and_kept(open_page):
 
 def test_heads_form_as_the_slider_moves(open_page):
     shown = open_page(formation().html())
-    cells = shown.locator("td.cell")
-    last = cells.all_inner_texts()
+    cells = shown.locator("[data-cell] text")
+    last = cells.all_text_contents()
     shown.locator('[data-focus="step"]').focus()
     shown.keyboard.press("Home")
     assert shown.locator(".readout").inner_text().startswith("step 0: dev loss 4.0000")
-    assert cells.all_inner_texts() != last and shown.evaluate("location.hash") == "#step=0"
+    assert cells.all_text_contents() != last and shown.evaluate("location.hash") == "#step=0"
     assert shown.evaluate("document.activeElement.dataset.focus") == "step"
     shown.go_back()
-    assert cells.all_inner_texts() == last
+    assert cells.all_text_contents() == last
     told = open_page(formation().html(), hash="#step=40&figure=entropy").locator(".readout")
     assert told.inner_text().startswith("step 40: dev loss 3.6000; highest entropy")
 

@@ -77,7 +77,8 @@ def draw_head_grids(
         x += text_length(role) + 3 * GAP + 12
     parts.append("</g>")
     if caption is None:
-        return svg_element(title, width, top + MARGIN, parts, colours.ink)
+        bottom = top + MARGIN if used else top - LINE / 2
+        return svg_element(title, width, bottom, parts, colours.ink)
     return svg_sheet(title, caption, caption, (width, top + MARGIN), parts)
 
 

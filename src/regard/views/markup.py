@@ -25,6 +25,7 @@ _JOINERS = "\u200c\u200d"  # needed to write Persian, Hindi and others
 FONT, TITLE, MARGIN = 13, 17, 24  # pixels
 GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+SANS = 1.12  # width of sans-serif letters, which pages have, in widths of letters of a file
 INK, QUIET, RULE, PAPER, ACCENT = LIGHT.ink, LIGHT.quiet, LIGHT.rule, LIGHT.paper, LIGHT.accent
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 CONVERTED = (".png", ".pdf")  # kinds of files that drawings are converted to
