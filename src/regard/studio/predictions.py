@@ -18,6 +18,7 @@ from regard.text.segmentation import LabelledRow
 from regard.text.words import word_spans
 from regard.views.clusters import cluster_hue
 from regard.views.markup import escape_controls, escape_line
+from regard.views.palette import PAGE
 from regard.views.role_arcs import draw_frames
 
 ROUTES = Routes()
@@ -77,7 +78,7 @@ async def roles(request: APIRequest, body: StudioRequest) -> object:
         }
         for frame in sentence.frames
     ]
-    return {"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words))}
+    return {"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words), PAGE)}
 
 
 @ROUTES.post("/studio/resolve", StudioRequest)

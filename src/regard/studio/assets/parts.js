@@ -22,7 +22,7 @@ export function textField(studio, name, label, { rows = 0, unless = "", hint = "
   const first = () => typeof unless === "string" ? unless : unless();
   const input = make(rows ? "textarea" : "input", {
     ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto",
-    oninput: () => studio.go({ ...without(resets), [name]: input.value === first() ? null : input.value.slice(0, KEPT) }, { replace: true }),
+    placeholder: first() || null, oninput: () => studio.go({ ...without(resets), [name]: input.value === first() ? null : input.value.slice(0, KEPT) }, { replace: true }),
   });
   return {
     element: labelled(label, input, hint), input,
@@ -97,6 +97,8 @@ export function sliderField(studio, name, label, { min, max, step = 1, unless, s
 }
 /** @param {string} title @param {any[]} children */
 export const section = (title, ...children) => make("section", { "aria-label": title }, make("h2", {}, title), ...children);
+/** Sections side by side where there is room; the second, with the picture, is the wider one. @param {any[]} children */
+export const stage = (...children) => make("div", { class: "stage" }, ...children);
 /** A section that opens with its heading; the address remembers that it is open. @param {Studio} studio @param {string} name @param {string} title @param {any[]} children */
 export function fold(studio, name, title, ...children) {
   const opened = () => studio.get("open").split(",").filter(Boolean);

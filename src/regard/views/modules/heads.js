@@ -6,6 +6,7 @@ import { chooser, figure, make, mount, table } from "./base.js";
 import { colourCell, drawingOf, handle, inRows, moveBetween } from "./marks.js";
 
 /** @typedef {import("./base.js").Context} Context */
+const FEW = 12; // rows of a table that is open at first
 /** The roles come first, unless no head has one. @param {import("./base.js").ViewRecord} record */
 const defaults = ({ sites, figures }) => {
   const isBlank = !sites.some((/** @type {any} */ site) => site.layers.flat().some((/** @type {any} */ cell) => cell.role));
@@ -35,7 +36,10 @@ export function render(element, record, options = {}) {
     for (const head of heads) makeButton(context, head);
     context.body.prepend(make("div", { class: "scrolls", "data-scroll": "" }, svg));
     moveBetween(svg, inRows(rows));
-    for (const each of tables) context.body.append(table(each.columns, each.rows, each.title));
+    for (const { columns, rows, title } of tables) {
+      const listed = table(columns, rows, title);
+      context.body.append(rows.length > FEW ? make("details", {}, make("summary", {}, `${title}: a table of ${rows.length} rows`), listed) : listed);
+    }
     for (const note of notes) context.body.append(make("p", { class: "note" }, note));
     context.say("Point at a head, or use Tab and the arrow keys, to read its figures.");
   });
