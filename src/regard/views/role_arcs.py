@@ -52,7 +52,8 @@ def _strip(
         line = base - FONT - 3
         place = f'x="{middle:.1f}" y="{line - 4:.1f}" text-anchor="middle" font-size="{SMALL}"'
         drawn += [
-            f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{line}" y2="{line}" stroke="{colours.quiet}"/>',
+            f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{line}" y2="{line}" '
+            f'stroke="{colours.quiet}"/>',
             f'<text {place} fill="{colours.quiet}"><title>{argument.probability:.4f}</title>'
             f"{escape(markup.escape_controls(argument.label))}</text>",
             f'<path d="M {at:.1f} {line} C {at:.1f} {peak:.1f} {middle:.1f} {peak:.1f} '
