@@ -172,7 +172,10 @@ def forward_path_record(title: str, steps: Sequence[PathStep]) -> ViewRecord:
     return ViewRecord.of(
         "forward_path",
         title=title,
-        visits={name: [visit[0]._asdict() for visit in visits] for name, visits in shown.items()},
+        steps=[step._asdict() for step in steps],
+        visits={
+            name: [steps.index(visit[0]) for visit in visits] for name, visits in shown.items()
+        },
         drawings={name: draw_path(title, visits, lines).encode() for name, visits in shown.items()},
         about=f"{len(steps)} functions of {len(lines)} files run, in this order.",
     )

@@ -20,6 +20,7 @@ from regard.views.clusters import cluster_hue
 from regard.views.markup import escape_controls, escape_line
 from regard.views.palette import PAGE
 from regard.views.role_arcs import draw_frames
+from regard.views.word_marks import shares
 
 ROUTES = Routes()
 MOST_STEPS = 64  # of integrated gradients: evidence is to be there soon
@@ -167,7 +168,9 @@ async def evidence(request: APIRequest, body: EvidenceRequest) -> object:
         about = ABOUT[method].format(scores="predictions" if is_number else "log-probabilities")
         if explained.completeness is not None and not explained.completeness.complete:
             about = f"{about} Here they do not sum to it ({explained.completeness.summary})."
-        return {**explained.to_json(), "method": method, "about": about}
+        (values_MW,) = explained.weights.values()
+        tints = shares(values_MW[0]).tolist()
+        return {**explained.to_json(), "shares": tints, "method": method, "about": about}
 
     return await run_on_input(request, body, attributed)
 

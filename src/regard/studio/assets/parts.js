@@ -22,12 +22,15 @@ export function textField(studio, name, label, { rows = 0, unless = "", hint = "
   const first = () => typeof unless === "string" ? unless : unless();
   const input = make(rows ? "textarea" : "input", {
     ...(rows ? { rows } : { type: "text" }), spellcheck: "false", autocomplete: "off", dir: "auto",
-    placeholder: first() || null, oninput: () => studio.go({ ...without(resets), [name]: input.value === first() ? null : input.value.slice(0, KEPT) }, { replace: true }),
+    oninput: () => studio.go({ ...without(resets), [name]: input.value === first() ? null : input.value.slice(0, KEPT) }, { replace: true }),
   });
   return {
     element: labelled(label, input, hint), input,
     get value() { return studio.get(name, first()); },
-    update() { if (input.value !== this.value) input.value = this.value; },
+    update() {
+      if (input.value !== this.value) input.value = this.value;
+      if (first()) input.placeholder = first(); // an example, once the text was emptied
+    },
   };
 }
 const KEPT = LONGEST + 1; // characters of a text in the address: enough to say that it is too long

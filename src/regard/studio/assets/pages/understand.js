@@ -167,7 +167,6 @@ export function open(main, studio) {
   /** @param {any} found */
   const drawWords = (found) => {
     const values = Object.values(found.weights ?? {})[0]?.[0] ?? [];
-    const most = Math.max(1e-9, ...values.map(Math.abs));
     const scale = signedScale(words);
     const off = chosenWords();
     refill(words, ...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
@@ -177,7 +176,7 @@ export function open(main, studio) {
         title: `${values[number]?.toFixed(4)}`,
         onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") || null }),
       }, word);
-      const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
+      const pixel = scale[Math.round(127.5 + 127.5 * (found.shares[number] ?? 0))];
       button.style.background = cssColour(pixel);
       button.style.color = inkOn(pixel);
       return [button, " "];
