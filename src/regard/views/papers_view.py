@@ -52,7 +52,7 @@ class PaperSection:
                 told["adds"][f"{name} ({now})"] = None
             elif before not in NOTHING:
                 told["drops"][f"{name} ({before})"] = None
-        parts = [f"{verb} {_listed([*found])}" for verb, found in told.items() if found]
+        parts = [f"{verb} {_listed([*settings])}" for verb, settings in told.items() if settings]
         differs = "; ".join(parts) or "differs in details only"
         return f"Compared with {self.after}, {self.name} {differs}."
 
