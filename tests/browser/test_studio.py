@@ -639,3 +639,49 @@ def test_markup_in_texts_is_shown_as_text(open_studio, name):
     settle(page)
     assert page.locator("img[src=x], main script, main b:has-text('x')").count() == 0
     assert page.input_value("textarea") == text
+
+
+def test_a_page_is_presented_without_fields_in_twice_the_size(open_studio):
+    page = open_studio("?page=translate&text=the+owl")
+    page.locator("[data-kind=attention] .cells").wait_for(**LIVE)
+    settle(page)
+    row = page.locator(".cells").first.bounding_box()["height"] / page.locator(".rows li").count()
+    page.keyboard.press("Alt+KeyP")
+    page.locator("form").first.wait_for(state="hidden")
+    assert "present=1" in page.url
+    settle(page)
+    cells = page.locator(".cells").first.bounding_box()
+    assert cells["height"] / page.locator(".rows li").count() >= 1.5 * row
+    page.locator(".cells").first.scroll_into_view_if_needed()
+    cells = page.locator(".cells").first.bounding_box()
+    page.mouse.move(cells["x"] + cells["width"] - 4, cells["y"] + cells["height"] - 4)
+    last = page.locator(".columns text").last.text_content()
+    assert f" looks at {last} " in page.locator(".readout").first.inner_text()
+    page.get_by_role("button", name="Present").click()
+    page.locator("form.fields").wait_for()
+    assert "present" not in page.url
+
+
+def test_the_picture_of_a_translation_is_above_the_fold_of_a_projector(open_studio):
+    page = open_studio("?page=translate&text=the+owl", size=(1280, 720))
+    page.locator("[data-kind=attention] .cells").wait_for(**LIVE)
+    settle(page)
+    box = page.locator("[data-kind=attention] .cells").bounding_box()
+    assert box["y"] + box["height"] <= 720
+
+
+def test_two_models_of_one_kind_are_compared_at_first(open_studio):
+    page = open_studio()
+
+    def alike(route):
+        answer = route.fetch().json()
+        for model in answer["models"]:
+            if model["name"] in ("labels", "masks"):
+                model["paths"] = ["classify"]
+        route.fulfill(json=answer)
+
+    page.route("**/studio/models", alike)
+    page.goto(f"{page.url.partition('?')[0]}?page=compare")
+    page.wait_for_selector("select", **LIVE)
+    chosen = page.locator("form select").evaluate_all("all => all.map(each => each.value)")
+    assert chosen[:2] == ["labels", "masks"]

@@ -9,6 +9,7 @@ import pytest
 from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.attention.attention_record import layer_record
 from regard.inside.attention.attention_view import AttentionView
+from regard.inside.trees.tree_nodes import PRUNED
 from regard.views.pages import MODULES, bundle, page, style
 
 from .small_results import RESULTS, TEXT, attention, formation, record_of, token_tree
@@ -216,17 +217,45 @@ def test_a_word_is_pointed_at_and_kept(open_page):
 
 def test_heads_form_as_the_slider_moves(open_page):
     shown = open_page(formation().html())
-    cells = shown.locator("td.cell")
-    last = cells.all_inner_texts()
+    cells = shown.locator("[data-cell] text")
+    last = cells.all_text_contents()
     shown.locator('[data-focus="step"]').focus()
     shown.keyboard.press("Home")
     assert shown.locator(".readout").inner_text().startswith("step 0: dev loss 4.0000")
-    assert cells.all_inner_texts() != last and shown.evaluate("location.hash") == "#step=0"
+    assert cells.all_text_contents() != last and shown.evaluate("location.hash") == "#step=0"
     assert shown.evaluate("document.activeElement.dataset.focus") == "step"
     shown.go_back()
-    assert cells.all_inner_texts() == last
+    assert cells.all_text_contents() == last
     told = open_page(formation().html(), hash="#step=40&figure=entropy").locator(".readout")
     assert told.inner_text().startswith("step 40: dev loss 3.6000; highest entropy")
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_cells_turn_to_their_colour_unless_motion_is_not_wanted(open_page, motion):
+    shown = open_page(formation().html())
+    shown.emulate_media(reduced_motion=motion)
+    running = "document.getAnimations().map((each) => each.effect.getTiming().duration)"
+    assert shown.evaluate(running) == []
+    set_step = """(() => { const input = document.querySelector('[data-focus="step"]');
+        input.value = 0; input.dispatchEvent(new Event("input")); })()"""
+    durations = shown.evaluate(f"{set_step} ?? {running}")
+    assert {*durations} == ({200} if motion == "no-preference" else set())
+
+
+def test_pruned_candidates_are_hidden_and_leave_no_room(open_page):
+    tree = RESULTS["beam_tree"]()
+    shown = open_page(tree.html())
+    boxes = shown.locator("[data-node]")
+    assert boxes.count() == shown.locator("[data-edge]").count() + 1 == len(tree.nodes)
+    height = shown.locator(".tree svg").bounding_box()["height"]
+    shown.locator('[data-focus="pruned=hidden"]').check(force=True)
+    left = [node for node in tree.nodes if node.fate not in PRUNED]
+    assert boxes.count() == shown.locator("[data-edge]").count() + 1 == len(left)
+    assert shown.locator(".tree svg").bounding_box()["height"] < height
+    lit = boxes.evaluate_all(
+        "all => all.filter(o => o.classList.contains('way')).map(o => +o.dataset.node)"
+    )
+    assert sorted(lit) == sorted(tree.winner)
 
 
 def test_a_candidate_is_kept_in_the_address_and_brought_into_sight(open_page):

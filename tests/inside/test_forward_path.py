@@ -2,6 +2,7 @@
 
 import json
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
@@ -14,8 +15,11 @@ from regard.inside.forward_path import (
     forward_path,
     load_path,
     trace,
+    visits_of,
 )
 from regard.models.papers import LINEAGE, paper
+from regard.views.code_path import draw_path
+from regard.views.palette import LIGHT
 from verb import run
 
 
@@ -135,3 +139,17 @@ def test_training_has_a_path(name):
     one, whole = (run("papers", name, "--path", kind).stdout for kind in ("--train", "--run"))
     assert "optim" in one and "recipe_files" not in one
     assert {*one.splitlines()[2:-1]} and "train_events" in whole
+
+
+def test_a_drawing_has_a_line_for_each_visit_of_a_file():
+    files = ("models/a.py", "models/a.py", "layers/b.py", "models/a.py")
+    steps = [PathStep(file, 10 * n + 1, f"f<{n}>") for n, file in enumerate(files)]
+    visits = visits_of(steps)
+    assert [[step.line for step in visit] for visit in visits] == [[1, 11], [21], [31]]
+    root = ElementTree.fromstring(draw_path("path", visits, {"models/a.py": 7}, LIGHT))
+    marks = [*root.iterfind(".//*[@data-step]")]
+    (first, second, third) = (next(iter(mark)).text for mark in marks)
+    assert first == "1. models/a.py:1 f<0>, f<1> (7 lines in the file)"
+    assert second == "2. layers/b.py:21 f<2>" and third.startswith("3. models/a.py:31")
+    places = [tuple(mark[1].get(name) for name in ("cx", "fill")) for mark in marks]
+    assert places[0] == places[2] != places[1]

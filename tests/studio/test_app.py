@@ -212,6 +212,9 @@ def test_evidence_and_what_ifs(server):
     found = server.post("/studio/evidence", {**body, "method": "leave-one-out"}).json()
     assert found["words"] == ["the", "old", "sailor"] and len(found["weights"]) == 1
     assert found["replacement"] == "the mask token [MASK]"
+    (values,) = found["weights"].values()
+    assert max(map(abs, found["shares"])) == 1
+    assert [share < 0 for share in found["shares"]] == [value < 0 for value in values[0]]
     whole = server.post("/v1/classify", body).json()["results"][0]["records"][0]
     off = {"heads": [["encoder", 0, 1]], "words": [1]}
     compared = server.post("/studio/what-if", {**body, **off}).json()

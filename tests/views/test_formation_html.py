@@ -79,6 +79,8 @@ def test_the_page_has_the_figures_of_every_step(formed):
     np.testing.assert_allclose(shown.array(induction["values"]), SCORES, rtol=1e-6)
     assert shown.array(induction["exists"]).all() and induction["most"] == 1
     assert shown.json["places"] == [["decoder", 0, 0], ["decoder", 1, 0]]
+    drawing = shown.array(shown.json["drawing"]).tobytes().decode()
+    assert re.findall('data-cell="(.*?)"', drawing) == ["decoder-0-0", "decoder-1-0"]
 
 
 def test_the_page_has_no_resources_and_no_markup_of_the_run(formed):

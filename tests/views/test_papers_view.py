@@ -1,11 +1,14 @@
 """The record of papers: every paper with its changes, sizes and results."""
 
+from xml.etree import ElementTree
+
 import pytest
 
 from regard.experiments.paper_records import lineage, section
 from regard.models.papers import LINEAGE
 from regard.views.pages import page, records_in
-from regard.views.papers_view import PaperSection, papers_record
+from regard.views.palette import LIGHT
+from regard.views.papers_view import PaperSection, draw_lineage, lineage_order, papers_record
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +42,36 @@ def test_markup_is_not_in_the_page():
     row = {"size": "<b>", "parameters": 3}
     made = papers_record([PaperSection("A&B", 2020, "<i>", "<u>", None, None, {"Sizes": [row]})])
     assert not any(each in page(made) for each in ("<b>", "<i>", "<u>"))
+
+
+def paper(name, year, after=None, rows=()):
+    tables = {f"Changed from {after}": rows} if rows else {}
+    return PaperSection(name, year, "a title", "a journal", None, after, tables)
+
+
+def test_a_sentence_says_what_a_paper_changed_added_and_left_out():
+    pairs = [("trunk.stack.depth", 12, 24), ("trunk.embed.eps", 1e-12, 1e-5), ("mask", "", "span")]
+    pairs += [("pool", True, None), ("cross", False, None)]
+    told = paper("B", 2020, "A", [{"fact": f, "A": old, "B": new} for f, old, new in pairs]).changes
+    assert told == (
+        "Compared with A, B changes depth (12 → 24), eps (1e-12 → 1e-05); "
+        "adds mask (span); drops pool (yes)."
+    )
+    many = [{"fact": f"f{n}", "A": 0, "B": n + 1} for n in range(10)]
+    assert "f7 (0 → 8) and 2 more." in paper("B", 2020, "A", many).changes
+    assert paper("A", 2019).changes == ""
+    alike = [{"fact": "cross", "A": False, "B": None}]
+    assert paper("B", 2020, "A", alike).changes == "Compared with A, B differs in details only."
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_lineage_is_drawn_below_and_right_of_what_came_before(narrow):
+    sections = [paper("A", 2014), paper("C", 2014), paper("B<", 2017, "A"), paper("D", 2017, "B<")]
+    ordered = lineage_order(sections)
+    assert [each.name for each in ordered] == ["A", "B<", "D", "C"]
+    root = ElementTree.fromstring(draw_lineage(ordered, LIGHT, narrow=narrow))
+    texts = root.iterfind(".//*[@data-paper]")
+    at = {one.text: (float(one.get("x")), float(one.get("y"))) for one in texts}
+    assert at["A"][0] == at["C"][0] < at["B<"][0] < at["D"][0]
+    assert at["A"][1] < at["B<"][1] < at["D"][1] < at["C"][1]
+    assert max(x for x, _ in at.values()) < float(root.get("width"))

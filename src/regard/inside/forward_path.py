@@ -8,6 +8,7 @@ with a cache and the kernels of a CPU. Bodies of modules and classes do not coun
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType, FunctionType
@@ -30,6 +31,7 @@ from regard.models.label_heads import LabelHead
 from regard.models.paper import Paper
 from regard.models.trunk_with_heads import TrunkWithHeads
 from regard.objectives.by_name import OBJECTIVES
+from regard.views.code_path import draw_path
 from regard.views.view_record import ViewRecord
 
 PACKAGE = Path(__file__).parents[1]
@@ -158,8 +160,22 @@ def count_lines(files: Iterable[str]) -> dict[str, int]:
     return {name: len((PACKAGE / name).read_text("utf-8").splitlines()) for name in names}
 
 
+def visits_of(steps: Sequence[PathStep]) -> list[list[PathStep]]:
+    """Functions that run one after the other in one file, visit by visit."""
+    return [[*visit] for _, visit in groupby(steps, lambda step: step.file)]
+
+
 def forward_path_record(title: str, steps: Sequence[PathStep]) -> ViewRecord:
     """Functions that run in one forward pass, in order of their first call."""
     lines = count_lines(step.file for step in steps)
-    path = [step._asdict() for step in steps]
-    return ViewRecord.of("forward_path", title=title, steps=path, lines=lines)
+    shown = {"files": visits_of(steps), "functions": [[step] for step in steps]}
+    return ViewRecord.of(
+        "forward_path",
+        title=title,
+        steps=[step._asdict() for step in steps],
+        visits={
+            name: [steps.index(visit[0]) for visit in visits] for name, visits in shown.items()
+        },
+        drawings={name: draw_path(title, visits, lines).encode() for name, visits in shown.items()},
+        about=f"{len(steps)} functions of {len(lines)} files run, in this order.",
+    )

@@ -18,7 +18,9 @@ from regard.text.segmentation import LabelledRow
 from regard.text.words import word_spans
 from regard.views.clusters import cluster_hue
 from regard.views.markup import escape_controls, escape_line
+from regard.views.palette import PAGE
 from regard.views.role_arcs import draw_frames
+from regard.views.word_marks import shares
 
 ROUTES = Routes()
 MOST_STEPS = 64  # of integrated gradients: evidence is to be there soon
@@ -77,7 +79,7 @@ async def roles(request: APIRequest, body: StudioRequest) -> object:
         }
         for frame in sentence.frames
     ]
-    return {"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words))}
+    return {"frames": frames, "svg": draw_frames(sentence, " ".join(sentence.words), PAGE)}
 
 
 @ROUTES.post("/studio/resolve", StudioRequest)
@@ -166,7 +168,9 @@ async def evidence(request: APIRequest, body: EvidenceRequest) -> object:
         about = ABOUT[method].format(scores="predictions" if is_number else "log-probabilities")
         if explained.completeness is not None and not explained.completeness.complete:
             about = f"{about} Here they do not sum to it ({explained.completeness.summary})."
-        return {**explained.to_json(), "method": method, "about": about}
+        (values_MW,) = explained.weights.values()
+        tints = shares(values_MW[0]).tolist()
+        return {**explained.to_json(), "shares": tints, "method": method, "about": about}
 
     return await run_on_input(request, body, attributed)
 

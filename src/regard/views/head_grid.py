@@ -8,6 +8,7 @@ from regard.views.markup import (
     GAP,
     LINE,
     MARGIN,
+    SANS,
     clip,
     escape_line,
     svg_element,
@@ -17,6 +18,7 @@ from regard.views.markup import (
 from regard.views.palette import LIGHT, Palette
 
 WIDE, HIGH, LEFT = 72, 30, 80  # pixels of a cell, and of the names of layers
+NARROWEST = 420  # pixels: room for a title
 SMALL, LONGEST = 11, 11  # font size and characters of the text in a cell
 NO_ROLE = "·"
 
@@ -54,21 +56,24 @@ def draw_head_grids(
 ) -> str:
     """Grids of all sites below each other, with a legend of the roles, as SVG.
 
-    Without a caption there is no heading, as a page has its own.
+    Without a caption there is neither a heading nor a margin, as a page has its own.
     """
     parts = list[str]()
     top = 0.0 if caption is None else MARGIN + 2 * LINE + GAP
+    margin = 0 if caption is None else MARGIN
     hues = dict(zip(roles, colours.hues, strict=False))
     used = [
         role for role in roles if any(c.role == role for s in sites for h in s.layers for c in h)
     ]
-    width = float(LEFT + 2 * MARGIN)
+    width = float(LEFT + 2 * margin)
     for site in sites:
-        parts += _grid(site, hues, top, colours)
-        width = max(width, LEFT + WIDE * site.widest + 2 * MARGIN)
+        parts += _grid(site, hues, top, margin, colours)
+        width = max(width, LEFT + WIDE * site.widest + 2 * margin)
         top += LINE + HIGH * len(site.layers) + LINE
-    width = max(width, 420, 2 * MARGIN + sum(text_length(role) + 3 * GAP + 8 for role in used))
-    x = float(MARGIN)
+    letters = SANS if caption is None else 1.0
+    legend = sum(text_length(role) + 3 * GAP + 8 for role in used)
+    width = max(width, 2 * margin + letters * legend)
+    x = float(margin)
     parts.append('<g data-legend="roles">')
     for role in used:
         place = f'x="{x:.0f}" y="{top - 10:.0f}" width="12" height="12"'
@@ -77,22 +82,25 @@ def draw_head_grids(
         x += text_length(role) + 3 * GAP + 12
     parts.append("</g>")
     if caption is None:
-        return svg_element(title, width, top + MARGIN, parts, colours.ink)
-    return svg_sheet(title, caption, caption, (width, top + MARGIN), parts)
+        bottom = top + MARGIN if used else top - LINE / 2
+        return svg_element(title, width, bottom, parts, colours.ink)
+    return svg_sheet(title, caption, caption, (max(width, NARROWEST), top + MARGIN), parts)
 
 
-def _grid(site: GridSite, hues: Mapping[str, str], top: float, colours: Palette) -> Iterator[str]:
+def _grid(
+    site: GridSite, hues: Mapping[str, str], top: float, margin: float, colours: Palette
+) -> Iterator[str]:
     """Cells of one site, with the numbers of heads above and of layers at the left."""
     quiet = f'fill="{colours.quiet}"'
-    yield f'<text x="{MARGIN}" y="{top + 14:.0f}">{escape(site.name)}</text>'
+    yield f'<text x="{margin}" y="{top + 14:.0f}">{escape(site.name)}</text>'
     for head in range(site.widest):
-        place = f'x="{MARGIN + LEFT + WIDE * (head + 0.5):.0f}" y="{top + 14:.0f}"'
+        place = f'x="{margin + LEFT + WIDE * (head + 0.5):.0f}" y="{top + 14:.0f}"'
         yield f'<text {place} text-anchor="middle" {quiet}>{head}</text>'
     for layer, cells in enumerate(site.layers):
         y = top + LINE + HIGH * layer
-        yield f'<text x="{MARGIN}" y="{y + HIGH / 2 + 4:.0f}" {quiet}>layer {layer}</text>'
+        yield f'<text x="{margin}" y="{y + HIGH / 2 + 4:.0f}" {quiet}>layer {layer}</text>'
         for head, cell in enumerate(cells):
-            yield _cell(cell, hues.get(cell.role), MARGIN + LEFT + WIDE * head, y, colours)
+            yield _cell(cell, hues.get(cell.role), margin + LEFT + WIDE * head, y, colours)
 
 
 def _cell(cell: GridCell, hue: str | None, x: float, y: float, colours: Palette) -> str:

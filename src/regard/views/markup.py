@@ -19,12 +19,13 @@ from rich.cells import cell_len, set_cell_size
 
 from regard.core.errors import BadInput
 from regard.core.files import write_bytes
-from regard.views.palette import LIGHT, STYLE
+from regard.views.palette import LIGHT, STYLE, Palette
 
 _JOINERS = "\u200c\u200d"  # needed to write Persian, Hindi and others
 FONT, TITLE, MARGIN = 13, 17, 24  # pixels
 GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+SANS = 1.12  # width of sans-serif letters, which pages have, in widths of letters of a file
 INK, QUIET, RULE, PAPER, ACCENT = LIGHT.ink, LIGHT.quiet, LIGHT.rule, LIGHT.paper, LIGHT.accent
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 CONVERTED = (".png", ".pdf")  # kinds of files that drawings are converted to
@@ -78,17 +79,18 @@ def svg_sheet(
     size: tuple[float, float],
     parts: Iterable[str],
     lines: Sequence[str] = (),
+    colours: Palette = LIGHT,
 ) -> str:
     """SVG file with a background, a description, a title on one or several lines, and a caption."""
     lines = lines or [clip(escape_line(title), title_columns(size[0]))]
-    first = [f"<desc>{escape(escape_line(about))}</desc>", svg_background()]
+    first = [f"<desc>{escape(escape_line(about))}</desc>", svg_background(colours.paper)]
     for number, line in enumerate(lines, start=1):
         place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
         first.append(f"<text {place}>{escape(line)}</text>")
     under = MARGIN + LINE * len(lines) + FONT
     shown = escape(escape_line(caption))
-    first.append(f'<text x="{MARGIN}" y="{under}" fill="{QUIET}">{shown}</text>')
-    return svg_element(title, *size, [*first, *parts], INK)
+    first.append(f'<text x="{MARGIN}" y="{under}" fill="{colours.quiet}">{shown}</text>')
+    return svg_element(title, *size, [*first, *parts], colours.ink)
 
 
 def title_columns(width: float) -> int:

@@ -19,6 +19,7 @@ class Palette:
     ink: str
     quiet: str
     rule: str
+    band: str
     accent: str
     below: str
     hues: Sequence[str]

@@ -114,4 +114,4 @@ def _reference(
     data: bytes, dtype: str, shape: Sequence[int], buffers: list[bytes]
 ) -> dict[str, object]:
     buffers.append(data)
-    return {"buffer": len(buffers) - 1, "dtype": dtype, "shape": shape}
+    return {"buffer": len(buffers) - 1, "dtype": dtype, "shape": [*shape]}

@@ -34,7 +34,10 @@ def word_lines(
 
 
 def shares(values: np.ndarray) -> np.ndarray:
-    """Square roots of values as shares of the largest, from -1 to 1, with their signs."""
+    """Square roots of values as shares of the largest, from -1 to 1, with their signs.
+
+    They are the tints of words in terminals, in pages and in the studio.
+    """
     peak = float(np.abs(values).max(initial=0.0)) or 1.0
     return np.sign(values) * np.sqrt(np.abs(values) / peak)
 

@@ -16,6 +16,7 @@ from regard.models.coreference_head import CoreferenceHead
 from regard.text.tokenizers.word_level import WordTokenizer, WordVocabulary
 from regard.text.vocabulary import Lexicon
 from regard.views.pages import records_in
+from regard.views.word_marks import shares
 from small_bert import model as small_bert
 from small_bert import small_bert as states_of_bert
 from small_images import small_vit
@@ -112,6 +113,8 @@ def test_the_page_is_whole_and_safe(seen):
     for method in shown.json["methods"]:
         values = shown.array(method["values"])
         np.testing.assert_allclose(values, seen.weights[method["name"]], rtol=1e-5, atol=1e-6)
+        tints = shown.array(method["shares"])  # of words in the page, as in a terminal
+        np.testing.assert_allclose(tints, shares(seen.weights[method["name"]]), rtol=1e-5)
     (chart,) = shown.json["charts"]
     assert len(shown.json["methods"]) == 5 and chart["title"] == "Deletion"
     assert "random" in [line["name"] for line in chart["lines"]]

@@ -6,12 +6,14 @@ from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
 from regard.generation import Beam, Constraints
+from regard.inside.trees.beam_svg import draw_columns
 from regard.inside.trees.recording_beam import RecordingBeam
 from regard.inside.trees.tree_nodes import PRUNED
 from regard.inside.trees.tree_text import tree_lines
@@ -154,8 +156,25 @@ def test_the_drawing_has_a_box_for_what_was_not_pruned_and_a_line_to_each():
             assert any(f"{node.piece} {node.total:.2f}" in word for word in words if word)
 
 
-def test_boxes_do_not_overlap_and_nothing_leaves_the_paper():
-    root = ElementTree.fromstring(draw_tree(toy_tree(Beam(4, finished=9), longest=8)))
+def test_a_page_has_a_box_for_every_candidate_and_the_pruned_ones_below():
+    tree = toy_tree(toy=Toy(5), longest=6)
+    root = ElementTree.fromstring(draw_columns(tree))
+    shown = {int(group.get("data-node")): group for group in boxes(root)}
+    assert sorted(shown) == [*range(len(tree.nodes))]
+    edges = [int(path.get("data-edge")) for path in root.iter(f"{SVG}path")]
+    assert sorted(edges) == [*range(1, len(tree.nodes))]
+    for step in range(1, tree.steps + 1):
+        heights = {n: float(shown[n].find(f"{SVG}rect").get("y")) for n in tree.at(step)}
+        fates = [tree.nodes[n].fate in PRUNED for n in sorted(heights, key=heights.__getitem__)]
+        assert fates == sorted(fates)
+    for number, group in shown.items():
+        drawn = [text.text for text in group.iter(f"{SVG}text")]
+        assert drawn == [tree.nodes[number].piece, tree.label(number) if number else None]
+
+
+@pytest.mark.parametrize("draw", [draw_tree, draw_columns])
+def test_boxes_do_not_overlap_and_nothing_leaves_the_paper(draw):
+    root = ElementTree.fromstring(draw(toy_tree(Beam(4, finished=9), longest=8)))
     width, height = float(root.get("width")), float(root.get("height"))
     rects = [group.find(f"{SVG}rect") for group in boxes(root)]
     sides = ("x", "y", "width", "height")

@@ -15,7 +15,7 @@ from regard.views.attention_text import LEVELS
 from regard.views.markup import escape_line
 from regard.views.matrix_svg import draw_attention
 from regard.views.view_record import ViewRecord
-from regard.views.word_marks import mark_word, word_lines
+from regard.views.word_marks import mark_word, shares, word_lines
 
 CAPTION = "pooling weight of each word"
 
@@ -59,6 +59,8 @@ class WordWeights(View):
     def view_record(self) -> ViewRecord:
         scores = {} if self.prediction is None else self.prediction.scores
         classes = sorted(scores.items(), key=lambda pair: -pair[1])
+        values_MW = self.weights[None]
+        method = {"name": "pool", "title": CAPTION, "values": values_MW}
         return ViewRecord.of(
             "attribution",
             title=self.title,
@@ -66,7 +68,7 @@ class WordWeights(View):
             signed=False,
             targets=["pool"],
             words=self.words,
-            methods=[{"name": "pool", "title": CAPTION, "values": self.weights[None]}],
+            methods=[{**method, "shares": shares(values_MW)}],
             comparison={"columns": ["class", "score"], "rows": classes},
         )
 

@@ -31,7 +31,7 @@ from regard.views.markup import clip, escape_line
 from regard.views.matrix_svg import draw_attention
 from regard.views.panels import Panel, Sheet, lay_out, png_bytes
 from regard.views.view_record import ViewRecord
-from regard.views.word_marks import draw_bars, word_lines
+from regard.views.word_marks import draw_bars, shares, word_lines
 
 ALL = "all"
 MATRIX = "integrated"  # the method whose matrix is drawn, of several
@@ -156,7 +156,7 @@ class Attributions(View):
         if self.image is not None:
             picture = {"grid": self.image.grid, "image": png_bytes(self.image.pixels_HWC)}
         methods = [
-            {"name": name, "title": TITLES[name], "values": values_MW}
+            {"name": name, "title": TITLES[name], "values": values_MW, "shares": shares(values_MW)}
             for name, values_MW in self.weights.items()
         ]
         comparison = {"columns": ["method", *self.compared, "area"], "rows": self.method_rows}

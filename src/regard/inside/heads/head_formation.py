@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from regard.core.errors import BadInput, did_you_mean
-from regard.inside.heads.head_report import CAUSAL, COLUMNS, HeadFigures
+from regard.inside.heads.head_report import CAUSAL, COLUMNS, HeadFigures, heads_by_site
+from regard.views.head_grid import GridCell, GridSite, draw_head_grids
 from regard.views.line_chart import Chart, ChartLine, round_ticks
 from regard.views.pages import RecordPage, page
+from regard.views.palette import PAGE
 from regard.views.view_record import ViewRecord
 
 DRAWN = 5  # heads with a curve
@@ -194,10 +196,22 @@ class Formation(RecordPage):
             steps=[at.step for at in self.steps],
             losses=self.losses,
             places=[head.place for head in self.steps[0].heads],
+            drawing=draw_head_grids(self.title, None, self._sites, (), PAGE).encode(),
             figures={each: self._frames_of(each) for each in self.figure_names},
             loss=self.loss_chart.fields,
             first=name or self.first_figure,
         )
+
+    @property
+    def _sites(self) -> list[GridSite]:
+        """Empty cells of all heads; the page writes the figures of a step into them."""
+        sites = heads_by_site(self.steps[0].heads)
+        return [
+            GridSite(
+                name, [[GridCell(head.anchor, "", "", "", {}) for head in row] for row in rows]
+            )
+            for name, rows in sites.items()
+        ]
 
     def _frames_of(self, name: str) -> dict[str, object]:
         """One figure by step and head; a cell is darkest at ``most``."""

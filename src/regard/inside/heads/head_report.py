@@ -218,7 +218,7 @@ class HeadReport(View):
             caption=self.caption,
             sites=[
                 {"name": name, "layers": [[*map(_cell, layer)] for layer in layers]}
-                for name, layers in self._by_site.items()
+                for name, layers in heads_by_site(self.heads).items()
             ],
             drawing=draw_head_grids(self.title, None, self._sites, ROLES, PAGE).encode(),
             figures={n: {"about": COLUMNS[n].about, "most": COLUMNS[n].most} for n in names},
@@ -275,18 +275,8 @@ class HeadReport(View):
         """Cells of the grid, by site and layer."""
         return [
             GridSite(name, [[self._grid_cell(head) for head in layer] for layer in layers])
-            for name, layers in self._by_site.items()
+            for name, layers in heads_by_site(self.heads).items()
         ]
-
-    @property
-    def _by_site(self) -> dict[str, list[list[HeadFigures]]]:
-        """Heads by site and layer."""
-        sites: dict[str, list[list[HeadFigures]]] = {}
-        for each in self.heads:
-            layers = sites.setdefault(each.site, [])
-            layers += [[] for _ in range(each.layer + 1 - len(layers))]
-            layers[each.layer].append(each)
-        return sites
 
     def _grid_cell(self, head: HeadFigures) -> GridCell:
         shown = {
@@ -304,6 +294,16 @@ class HeadReport(View):
             [format_figure(name, value) for name, value in zip(columns, row, strict=True)]
             for row in rows
         ]
+
+
+def heads_by_site(heads: Sequence[HeadFigures]) -> dict[str, list[list[HeadFigures]]]:
+    """Heads by site and layer."""
+    sites: dict[str, list[list[HeadFigures]]] = {}
+    for head in heads:
+        layers = sites.setdefault(head.site, [])
+        layers += [[] for _ in range(head.layer + 1 - len(layers))]
+        layers[head.layer].append(head)
+    return sites
 
 
 def _cell(head: HeadFigures) -> dict[str, object]:

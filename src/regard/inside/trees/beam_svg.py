@@ -1,4 +1,7 @@
-"""Searches as SVG: one row per step, with the candidates that were not pruned, by rank."""
+"""Searches as SVG: a row per step, without pruned candidates; for pages, a column per step.
+
+The script of a page finds a candidate by ``data-node``, and the edge to it by ``data-edge``.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,14 +10,15 @@ from typing import NamedTuple, Protocol
 
 from regard.inside.trees.tree_nodes import ENDED, PRUNED, SHORT, BeamNode, TreeHypothesis
 from regard.views import markup
-from regard.views.markup import FONT, MARGIN, TITLE, clip, escape_line, text_length
-from regard.views.palette import LIGHT
+from regard.views.markup import FONT, MARGIN, SANS, TITLE, clip, escape_line, text_length
+from regard.views.palette import LIGHT, PAGE, Palette
 
 ROW, BOX, GAP, PAD = 54, 26, 12, 8  # pixels: a step, a node, between nodes, inside a node
 SMALL = 11  # font size of figures
 LONGEST, LINE = 16, 120  # characters of a token, and of a line of the heading
 NAMED = 3  # pruned candidates listed per step
 HEADING = 5 * TITLE
+LEVEL, HIGH, APART, CHANCE = 30, 22, 34, 2.5  # of a page: lines, boxes, between steps, bars
 
 
 class NodeBox(NamedTuple):
@@ -50,6 +54,7 @@ class DrawnTree(Protocol):
     def figures(self, number: int) -> str: ...
     def why(self, number: int) -> str: ...
     def prefix_text(self, number: int) -> str: ...
+    def chance(self, number: int) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,58 @@ class BeamDrawing:
         y = f'y="{top + ROW * step + BOX / 2 + 0.34 * SMALL:.1f}" font-size="{SMALL}"'
         for x, words in ((MARGIN, str(step)), (right, pruned)):
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
+
+
+def draw_columns(tree: DrawnTree, colours: Palette = PAGE) -> str:
+    """All candidates for a page, a column per step, the pruned ones below the others."""
+    boxes, left = dict[int, NodeBox](), 4.0
+    for step in range(tree.steps + 1):
+        column = sorted(tree.at(step), key=lambda n: (tree.nodes[n].fate in PRUNED, n))
+        width = max(SANS * _width(tree, number) for number in column) + PAD
+        for level, number in enumerate(column):
+            boxes[number] = NodeBox(left, 2 + LEVEL * level, width)
+        left += width + APART
+    height = max(box.y for box in boxes.values()) + LEVEL
+    parts = [
+        *_links(tree, boxes, colours),
+        *(line for n, box in boxes.items() for line in _candidate(tree, n, box, colours)),
+    ]
+    return markup.svg_element(tree.title, left - APART + 8, height, parts, colours.ink)
+
+
+def _links(tree: DrawnTree, boxes: dict[int, NodeBox], colours: Palette) -> Iterator[str]:
+    """Draw a curve from each candidate to its continuations."""
+    for number, box in boxes.items():
+        parent = tree.nodes[number].parent
+        if parent is None:
+            continue
+        before = boxes[parent]
+        x, end = before.x + before.width, box.y + HIGH / 2
+        start, middle = before.y + HIGH / 2, (x + box.x) / 2
+        curve = f"M{x:.1f} {start}C{middle:.1f} {start} {middle:.1f} {end} {box.x:.1f} {end}"
+        yield f'<path data-edge="{number}" d="{curve}" fill="none" stroke="{colours.rule}"/>'
+
+
+def _candidate(tree: DrawnTree, number: int, box: NodeBox, colours: Palette) -> Iterator[str]:
+    """Draw a box with the token, its figures and a bar for its probability."""
+    fate, chance = tree.nodes[number].fate, tree.chance(number)
+    won, faint = number in tree.winner, fate in PRUNED or fate == "passed"
+    paper, ink = (colours.paper, colours.quiet) if faint else (colours.band, colours.ink)
+    stroke = f'stroke="{colours.accent if won else colours.rule}" stroke-width="{1 + 0.6 * won:g}"'
+    dashes = ' stroke-dasharray="3 3"' if faint and not won else ""
+    size = f'x="{box.x:.1f}" y="{box.y}" width="{box.width:.1f}" height="{HIGH}" rx="4"'
+    yield f'<g data-node="{number}">'
+    yield f'<rect {size} fill="{paper}" {stroke}{dashes}/>'
+    piece, figures = _labels(tree, number)
+    y = f'y="{box.y + HIGH / 2 + 0.34 * FONT:.1f}"'
+    yield f'<text x="{box.x + PAD:.1f}" {y} fill="{ink}">{escape(piece)}</text>'
+    end = f'x="{box.x + box.width - PAD:.1f}" {y} font-size="{SMALL}" text-anchor="end"'
+    yield f'<text {end} fill="{colours.quiet}">{escape(figures)}</text>'
+    if chance is not None:
+        place = f'x="{box.x + 1:.1f}" y="{box.y + HIGH - CHANCE - 1}" height="{CHANCE}"'
+        long = max(0.0, (box.width - 2) * chance)
+        yield f'<rect data-chance="" {place} width="{long:.1f}" fill="{colours.accent}"/>'
+    yield "</g>"
 
 
 def describe_node(tree: DrawnTree, number: int) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.generation.beam import Beam
-from regard.inside.trees.beam_svg import BeamDrawing
+from regard.inside.trees.beam_svg import BeamDrawing, draw_columns
 from regard.inside.trees.tree_nodes import FATES, PRUNED, BeamNode, TreeHypothesis
 from regard.views.markup import write_rendering
 from regard.views.pages import RecordPage
@@ -48,6 +48,10 @@ class SearchTree(RecordPage):
     def why(self, number: int) -> str:
         """Reason why a candidate was kept or pruned."""
 
+    def chance(self, number: int) -> float | None:
+        """Probability that is drawn as a bar; None: there is no bar."""
+        return None
+
     def __str__(self) -> str:
         return "\n".join((self.title, self.hypotheses[0].text, self.summary))
 
@@ -71,6 +75,7 @@ class SearchTree(RecordPage):
             nodes=[*map(self._node, range(len(self.nodes)))],
             winner=self.winner,
             pruned=PRUNED,
+            drawing=draw_columns(self).encode(),
             hypotheses=[
                 {"node": each.node, "text": each.text, "score": each.hypothesis.score}
                 for each in self.hypotheses

@@ -52,6 +52,9 @@ class TokenTree(SearchTree):
         """Probability of the token under the model, after the tokens before it."""
         return math.exp(self.nodes[number].logprob)
 
+    def chance(self, number: int) -> float | None:
+        return self.probability(number)
+
     def label(self, number: int) -> str:
         return f"{self.probability(number):.3f}"
 

@@ -27,7 +27,10 @@ export function textField(studio, name, label, { rows = 0, unless = "", hint = "
   return {
     element: labelled(label, input, hint), input,
     get value() { return studio.get(name, first()); },
-    update() { if (input.value !== this.value) input.value = this.value; },
+    update() {
+      if (input.value !== this.value) input.value = this.value;
+      if (first()) input.placeholder = first(); // an example, once the text was emptied
+    },
   };
 }
 const KEPT = LONGEST + 1; // characters of a text in the address: enough to say that it is too long
@@ -97,6 +100,8 @@ export function sliderField(studio, name, label, { min, max, step = 1, unless, s
 }
 /** @param {string} title @param {any[]} children */
 export const section = (title, ...children) => make("section", { "aria-label": title }, make("h2", {}, title), ...children);
+/** Sections side by side where there is room; the second, with the picture, is the wider one. @param {any[]} children */
+export const stage = (...children) => make("div", { class: "stage" }, ...children);
 /** A section that opens with its heading; the address remembers that it is open. @param {Studio} studio @param {string} name @param {string} title @param {any[]} children */
 export function fold(studio, name, title, ...children) {
   const opened = () => studio.get("open").split(",").filter(Boolean);

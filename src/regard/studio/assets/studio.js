@@ -70,8 +70,12 @@ function showNav() {
     href: `/studio?page=${name}`, "aria-current": name === here ? "page" : null,
     onclick: (/** @type {MouseEvent} */ event) => follow(event, name),
   }, title)), make("button", { type: "button", class: "theme", onclick: turnTheme }, "Light / dark"),
+  make("button", { type: "button", class: "present", "aria-pressed": String(isPresented()), title: "Alt+P: the picture alone, in twice the size", onclick: present }, "Present"),
   make("button", { type: "button", "data-opens": "tour", onclick: () => tour(studio) }, "Tour"));
 }
+const isPresented = () => studio.get("present") === "1";
+/** Show the picture of a page alone, in twice the size, or with its fields again. */
+const present = () => studio.go({ present: isPresented() ? null : 1 });
 function turnTheme() {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -84,6 +88,8 @@ function turnTheme() {
 async function show(focus = false) {
   const name = studio.get("page");
   const page = known().find((each) => each.name === name);
+  document.documentElement.toggleAttribute("data-present", isPresented());
+  nav.querySelector(".present")?.setAttribute("aria-pressed", String(isPresented()));
   if (open.name === name && open.page) return open.page.update();
   open.page?.close();
   open = { name, page: null };
@@ -122,6 +128,11 @@ function dropToken() {
 
 dropToken();
 addEventListener("popstate", () => show());
+addEventListener("keydown", (event) => {
+  if (!event.altKey || event.code !== "KeyP") return;
+  event.preventDefault();
+  present();
+});
 try {
   const listed = await ask("/studio/models");
   studio.models = listed.models;

@@ -1,5 +1,6 @@
 // @ts-check
 // What all views share: elements, records, colours, choosers, the keyboard cursor, and export.
+import { move, placesOf } from "./motion.js";
 
 /**
  * @typedef {{buffer: number, dtype: "u1" | "u2" | "f4", shape: number[]}} ArrayReference
@@ -255,6 +256,7 @@ export function mount(element, record, options, defaults, build) {
     drawn = new AbortController();
     context.signal = drawn.signal;
     const focus = focusOf(root);
+    const places = placesOf(body);
     const scrolled = [...body.querySelectorAll("[data-scroll]")].map((each) => [each.scrollLeft, each.scrollTop]);
     body.replaceChildren();
     line.replaceChildren();
@@ -266,6 +268,7 @@ export function mount(element, record, options, defaults, build) {
     body.querySelectorAll("[data-scroll]").forEach((/** @type {Element} */ each, /** @type {number} */ i) => {
       if (scrolled[i]) [each.scrollLeft, each.scrollTop] = scrolled[i];
     });
+    move(body, places);
     if (focus) /** @type {HTMLElement | null} */ (root.querySelector(focus))?.focus({ preventScroll: true });
   };
   const media = matchMedia("(prefers-color-scheme: dark)");

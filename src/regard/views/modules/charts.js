@@ -19,10 +19,10 @@ export function render(element, record, options = {}) {
   });
 }
 /** Append charts with a cursor over their places. @param {Context} context @param {any[]} charts
- * @param {number | null} [at] a place that is marked */
-export function drawCharts(context, charts, at = null) {
+ * @param {number | null} [at] a place that is marked @param {HTMLElement} [host] */
+export function drawCharts(context, charts, at = null, host = context.body) {
   const parts = make("div", { class: charts.length > 1 ? "parts" : "" });
-  context.body.append(parts);
+  host.append(parts);
   for (const chart of charts) parts.append(chartOf(context, chart, at));
 }
 /** @param {Context} context @param {any} chart @param {number | null} at */

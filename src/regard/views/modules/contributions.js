@@ -12,8 +12,10 @@ export function render(element, record, options = {}) {
     const { grids, components, logit, target } = context.record;
     const sorted = [...components].sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
     const most = Math.abs(sorted[0]?.value ?? 1) || 1;
-    drawGrids(context, grids);
-    context.body.append(make("h3", {}, `Largest contributions to ${target} = ${figure(logit)}`),
+    const [left, right] = [make("div"), make("div")];
+    context.body.append(make("div", { class: "parts" }, left, right));
+    drawGrids(context, grids, left);
+    right.append(make("h3", {}, `Largest contributions to ${target} = ${figure(logit)}`),
       make("div", { class: "scrolls", tabindex: 0, role: "group", "aria-label": "largest contributions" }, make("table", {}, ...sorted.slice(0, LISTED).map((each) => make("tr", {},
         make("th", { scope: "row" }, each.name), make("td", { class: "figure" }, `${each.value < 0 ? "" : "+"}${figure(each.value)}`),
         make("td", {}, make("span", { class: each.value < 0 ? "bar below" : "bar", style: { width: `${(14 * Math.abs(each.value)) / most}rem` } })))))));

@@ -1,8 +1,11 @@
 // @ts-check
-// Heads while they form: a grid of heads for each step of training, a slider, and curves.
-// record: steps, losses, places [[site, layer, head]], figures {name: {about, values (steps, heads), exists, most, digits, chart}}, loss.
-import { chooser, cssColour, figure, inkOn, make, mount, range, rowsOf, scaleOf, slider, within } from "./base.js";
+// Heads while they form: a grid of heads for each step of training, a slider, and curves. Python draws the grid; here
+// its cells have the figures of the chosen step.
+// record: steps, losses, places [[site, layer, head]], drawing, figures {name: {about, values (steps, heads), exists,
+// most, digits, chart}}, loss.
+import { chooser, figure, make, mount, range, rowsOf, slider } from "./base.js";
 import { drawCharts } from "./charts.js";
+import { colourCell, drawingOf } from "./marks.js";
 
 /** @param {import("./base.js").ViewRecord} record */
 const defaults = (record) => ({ step: record.steps[record.steps.length - 1], figure: record.first });
@@ -10,7 +13,7 @@ const defaults = (record) => ({ step: record.steps[record.steps.length - 1], fig
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => {
     const { state } = context;
-    const { steps, losses, places, figures, loss } = context.record;
+    const { steps, losses, places, drawing, figures, loss } = context.record;
     if (!steps.includes(state.step)) state.step = steps[steps.length - 1];
     if (!(state.figure in figures)) state.figure = context.record.first;
     const at = steps.indexOf(state.step);
@@ -19,21 +22,14 @@ export function render(element, record, options = {}) {
     const { about, most, digits, chart } = figures[state.figure];
     const values = rowsOf(context.record, figures[state.figure].values)[at];
     const exists = rowsOf(context.record, figures[state.figure].exists)[at];
-    const pixels = scaleOf(context.root);
-    for (const site of new Set(places.map((/** @type {any[]} */ place) => place[0]))) {
-      const own = range(places.length).filter((i) => places[i][0] === site);
-      const [layers, heads] = [1, 2].map((axis) => 1 + Math.max(...own.map((i) => places[i][axis])));
-      const cell = (/** @type {number} */ layer, /** @type {number} */ head) => {
-        const i = own.find((each) => places[each][1] === layer && places[each][2] === head);
-        if (i === undefined || !exists[i]) return make("td", { class: "cell quiet" }, "–");
-        const pixel = pixels[within(Math.round((255 * Math.abs(values[i])) / (most || 1)), 256)];
-        return make("td", { class: "cell", style: { background: cssColour(pixel), color: inkOn(pixel) } }, values[i].toFixed(digits));
-      };
-      context.body.append(make("div", { class: "scrolls head-grid", tabindex: 0, role: "group", "aria-label": `${site}: ${state.figure} of each head` }, make("table", {},
-        make("caption", {}, `${site}: ${about}`),
-        make("tr", {}, make("td"), ...range(heads).map((head) => make("th", { scope: "col" }, `head ${head}`))),
-        ...range(layers).map((layer) => make("tr", {}, make("th", { scope: "row" }, `layer ${layer}`), ...range(heads).map((head) => cell(layer, head)))))));
-    }
+    const { svg, marks } = drawingOf(context, drawing, "data-cell", `${state.figure} of each head`);
+    places.forEach((/** @type {any[]} */ place, /** @type {number} */ i) => {
+      const cell = /** @type {SVGElement} */ (marks.get(place.join("-")));
+      cell.querySelector("title")?.remove(); // it says the roles of heads, which are not known here
+      colourCell(context, cell, exists[i] ? values[i] : null, most, exists[i] ? values[i].toFixed(digits) : "–");
+    });
+    context.body.append(make("div", { class: "scrolls", "data-scroll": "", tabindex: 0, role: "group", "aria-label": `${state.figure} of each head` }, svg),
+      make("p", { class: "note" }, `${state.figure}: ${about}; darkest at ${figure(most)}`));
     drawCharts(context, [loss, chart], state.step);
     const best = range(places.length).filter((i) => exists[i]).sort((one, other) => values[other] - values[one])[0];
     const [site, layer, head] = places[best] ?? [];

@@ -9,8 +9,8 @@ const defaults = () => ({ grid: 0, values: [] });
 export function render(element, record, options = {}) {
   return mount(element, record, options, defaults, (context) => drawGrids(context, context.record.grids));
 }
-/** @param {import("./base.js").Context} context @param {any[]} grids */
-export function drawGrids(context, grids) {
+/** @param {import("./base.js").Context} context @param {any[]} grids @param {HTMLElement} [host] */
+export function drawGrids(context, grids, host = context.body) {
   const { record, state } = context;
   if (!grids[state.grid]) state.grid = 0;
   chooser(context, "grid", range(grids.length), grids.map((each) => each.name), "map");
@@ -22,8 +22,8 @@ export function drawGrids(context, grids) {
   if (fits) ticker(context, "values", ["shown"], ["in the cells"], "values");
   const valued = fits && state.values.includes("shown");
   const pixels = signedScale(context.root);
-  const map = heatMap(context.body, {
-    rows, columns, pixels, label: name, focus: "grid", room: context.root.clientWidth,
+  const map = heatMap(host, {
+    rows, columns, pixels, label: name, focus: "grid", room: host.clientWidth || context.root.clientWidth,
     value: (row, column) => (present && !present[row][column] ? null : numbers[row][column]),
     shade: (value) => 127.5 + (127.5 * value) / peak, cell: valued ? 46 : undefined,
     text: valued ? (row, column) => numbers[row][column].toFixed(2) : undefined,
@@ -35,6 +35,6 @@ export function drawGrids(context, grids) {
     },
     keep: (row, column) => context.select({ grid: name, row, column, kept: true }),
   });
-  context.body.append(legend(pixels, `−${figure(peak)}`, figure(peak)));
+  host.append(legend(pixels, `−${figure(peak)}`, figure(peak)));
   context.say("Point at a cell, or use the arrow keys, to read its value.");
 }

@@ -87,8 +87,8 @@ export function heatMap(host, map) {
     const target = /** @type {Element} */ (event.target);
     if (cells.contains(target)) {
       const box = cells.getBoundingClientRect();
-      return [within(Math.floor((event.clientY - box.top) / height), rows.length),
-        within(Math.floor((event.clientX - box.left) / width), columns.length)];
+      return [within(Math.floor((rows.length * (event.clientY - box.top)) / box.height), rows.length),
+        within(Math.floor((columns.length * (event.clientX - box.left)) / box.width), columns.length)];
     }
     const [row, column] = [lines.indexOf(/** @type {any} */ (target)), names.indexOf(/** @type {any} */ (target))];
     return [row < 0 ? null : row, column < 0 ? null : column];

@@ -1,11 +1,12 @@
 // @ts-check
-// The candidates of a search, step by step: a beam with what was pruned and why, or the tokens of a
-// generation with their alternatives. record: nodes [{parent, step, piece, label, figures, why, text, rank,
-// fate, probability}], winner, pruned (fates), hypotheses [{node, text, score}], choices, summary.
-import { chooser, clip, draw, make, mount, range, table, textWidth, word } from "./base.js";
+// The candidates of a search, step by step: a beam with what was pruned and why, or the tokens of a generation with
+// their alternatives. Python draws them; here they are pointed at, kept, hidden and reached by keys.
+// record: nodes [{parent, step, piece, label, figures, why, text, rank, fate}], drawing, winner, pruned (fates),
+// hypotheses [{node, text, score}], choices, summary.
+import { chooser, make, mount, table, word } from "./base.js";
+import { drawingOf, handle, moveBetween } from "./marks.js";
 
 /** @typedef {import("./base.js").Context} Context */
-const [ROW, GAP, SIZE, LETTERS] = [30, 34, 13, 14];
 /** @param {import("./base.js").ViewRecord} record */
 const defaults = (record) => ({ node: null, pruned: record.nodes.length > 400 ? "hidden" : "shown", first: 0 });
 
@@ -21,48 +22,42 @@ function drawTree(context) {
   const gone = new Set(record.pruned);
   const others = nodes.filter((/** @type {any} */ node) => gone.has(node.fate)).length;
   if (others) chooser(context, "pruned", ["shown", "hidden"], [`shown (${others})`, "hidden"], "pruned candidates");
-  const shown = range(nodes.length).filter((i) => state.pruned === "shown" || !gone.has(nodes[i].fate) || winner.includes(i));
+  const { svg, marks } = drawingOf(context, record.drawing, "data-node", "candidates by step");
+  const edges = new Map([...svg.querySelectorAll("[data-edge]")].map((edge) => [Number(edge.getAttribute("data-edge")), edge]));
   const kept = state.node !== null ? pathOf(nodes, state.node) : winner;
-  const places = layOut(nodes, shown);
-  const all = [...places.values()];
-  const size = [Math.max(...all.map(({ x, width }) => x + width)) + 8, Math.max(...all.map(({ y }) => y)) + ROW];
-  const boxes = new Map(shown.map((i) => [i, box(context, i, places.get(i))]));
-  const lines = shown.filter((i) => nodes[i].parent !== null && places.has(nodes[i].parent)).map((i) => {
-    const [from, to] = [places.get(nodes[i].parent), places.get(i)];
-    const [start, middle] = [from.x + from.width, (from.x + from.width + to.x) / 2];
-    const line = draw("path", { class: "rule", d: `M${start} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}` });
-    if (kept.includes(i)) line.classList.add("way");
-    return line;
-  });
-  const svg = draw("svg", { width: size[0], height: size[1], role: "group", "aria-label": "candidates by step" },
-    ...lines, ...boxes.values());
-  const scroller = make("div", { class: "tree", "data-scroll": "", style: { "max-height": "40rem" } }, svg);
-  /** @param {number} i */
-  const point = (i) => {
-    for (const [other, each] of boxes) each.classList.toggle("way", pathOf(nodes, i).includes(other));
-    tell(context, i);
-  };
-  for (const [i, each] of boxes) {
-    each.classList.toggle("way", kept.includes(i));
-    each.addEventListener("pointerenter", () => point(i));
-    each.addEventListener("focus", () => point(i));
-    each.addEventListener("click", () => { context.select({ node: i, kept: true }); context.set({ node: state.node === i ? null : i }); });
+  const boxes = /** @type {Map<number, SVGElement>} */ (new Map());
+  for (const [name, mark] of marks) {
+    const i = Number(name);
+    if (state.pruned === "shown" || !gone.has(nodes[i].fate) || winner.includes(i)) boxes.set(i, mark);
+    else for (const each of [mark, edges.get(i)]) each?.remove();
   }
-  svg.addEventListener("pointerleave", () => { for (const [i, each] of boxes) each.classList.toggle("way", kept.includes(i)); });
-  svg.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    const at = [...boxes].find(([, each]) => each === document.activeElement)?.[0];
-    if (at === undefined) return;
-    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); return boxes.get(at).dispatchEvent(new MouseEvent("click", { bubbles: true })); }
-    if (event.key === "Escape") return context.set({ node: null });
-    const column = shown.filter((i) => nodes[i].step === nodes[at].step).sort((one, other) => places.get(one).y - places.get(other).y);
-    const children = shown.filter((i) => nodes[i].parent === at);
-    const next = event.key === "ArrowLeft" ? nodes[at].parent : event.key === "ArrowRight" ? children.find((i) => kept.includes(i)) ?? children[0]
-      : event.key === "ArrowUp" ? column[column.indexOf(at) - 1] : event.key === "ArrowDown" ? column[column.indexOf(at) + 1] : undefined;
-    if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"].includes(event.key)) return;
-    event.preventDefault();
-    boxes.get(next)?.focus();
+  crop(svg, [...boxes.values()]);
+  /** @param {number[]} path */
+  const light = (path) => { for (const [i, each] of boxes) for (const mark of [each, edges.get(i)]) mark?.classList.toggle("way", path.includes(i)); };
+  for (const [i, mark] of boxes) {
+    const node = nodes[i];
+    handle(mark, {
+      focus: `node ${i}`, label: `${mark.textContent?.trim()}, step ${node.step}, rank ${node.rank}: ${node.figures}, ${node.why}`,
+      isFirst: i === (state.node ?? 0), isChosen: state.node === i,
+      point: () => { light(pathOf(nodes, i)); tell(context, i); },
+      choose: () => { context.select({ node: i, kept: true }); context.set({ node: state.node === i ? null : i }); },
+    });
+  }
+  light(kept);
+  svg.addEventListener("pointerleave", () => light(kept));
+  moveBetween(svg, (active, key) => {
+    const at = Number(active?.dataset.node);
+    if (!boxes.has(at)) return undefined;
+    if (key === "Escape") { context.set({ node: null }); return null; }
+    const column = [...boxes.keys()].filter((i) => nodes[i].step === nodes[at].step);
+    const children = [...boxes.keys()].filter((i) => nodes[i].parent === at);
+    const to = /** @type {Record<string, number | undefined>} */ ({
+      ArrowLeft: nodes[at].parent, ArrowRight: children.find((i) => kept.includes(i)) ?? children[0],
+      ArrowUp: column[column.indexOf(at) - 1], ArrowDown: column[column.indexOf(at) + 1],
+    });
+    return key in to ? boxes.get(to[key] ?? -1) ?? null : undefined;
   });
-  context.body.append(make("p", { class: "note" }, record.summary), scroller);
+  context.body.append(make("p", { class: "note" }, record.summary), make("div", { class: "tree", "data-scroll": "", style: { "max-height": "40rem" } }, svg));
   if (state.node !== null) {
     tell(context, state.node);
     boxes.get(state.node)?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -70,6 +65,12 @@ function drawTree(context) {
   context.body.append(table(["rank", "hypothesis", "score"], hypotheses.map((/** @type {any} */ each, /** @type {number} */ i) => [i + 1, each.text, each.score]), "Hypotheses that ended"));
   if (record.choices?.length)
     context.body.append(table(["length penalty", "best hypothesis", "score"], record.choices.map((/** @type {any} */ each) => [each.formula, hypotheses[each.hypothesis].text, each.score]), "Best under other length penalties"));
+}
+/** End a drawing below its lowest box. @param {SVGSVGElement} svg @param {SVGElement[]} boxes */
+function crop(svg, boxes) {
+  const bottom = Math.max(...boxes.map((box) => ["y", "height"].reduce((sum, side) => sum + Number(box.querySelector("rect")?.getAttribute(side)), 14)));
+  svg.setAttribute("viewBox", `0 0 ${svg.getAttribute("width")} ${bottom}`);
+  svg.setAttribute("height", String(bottom));
 }
 /** @param {any[]} nodes @param {number} i */
 function pathOf(nodes, i) {
@@ -82,33 +83,4 @@ function tell(context, i) {
   const node = context.record.nodes[i];
   context.select({ node: i, kept: false });
   context.say(word(node.text || node.piece), ` · step ${node.step}, rank ${node.rank} · ${node.figures} · ${node.why}`);
-}
-/** A column for each step, the best candidate at the top. @param {any[]} nodes @param {number[]} shown
- * @returns {Map<number, any>} */
-function layOut(nodes, shown) {
-  const places = new Map();
-  let x = 4;
-  for (const step of range(1 + Math.max(...shown.map((i) => nodes[i].step)))) {
-    const column = shown.filter((i) => nodes[i].step === step).sort((one, other) => nodes[one].rank - nodes[other].rank);
-    const width = Math.max(40, ...column.map((i) => textWidth(`${clip(nodes[i].piece, LETTERS)}  ${nodes[i].label}`, SIZE) + 18));
-    column.forEach((i, row) => places.set(i, { x, width, y: row * ROW + ROW / 2 + 2 }));
-    x += width + GAP;
-  }
-  return places;
-}
-/** @param {Context} context @param {number} i @param {any} place */
-function box(context, i, { x, y, width }) {
-  const { nodes, pruned, winner } = context.record;
-  const node = nodes[i];
-  const group = draw("g", {
-    class: `node ${node.fate} ${pruned.includes(node.fate) || node.fate === "passed" ? "pruned" : ""} ${winner.includes(i) ? "won" : ""}`, "data-node": i, "data-go": "", "data-focus": `node ${i}`,
-    role: "button", tabindex: i === (context.state.node ?? 0) ? 0 : -1, "aria-pressed": String(context.state.node === i),
-    "aria-label": `${clip(node.piece, LETTERS)} ${node.label}, step ${node.step}, rank ${node.rank}: ${node.figures}, ${node.why}`,
-  },
-  draw("rect", { x, y: y - 11, width, height: 22, rx: 4 }),
-  draw("text", { x: x + 7, y: y + 4.5, "font-size": SIZE }, clip(node.piece, LETTERS)), " ",
-  draw("text", { class: "quiet", x: x + width - 7, y: y + 4.5, "font-size": 11.5, "text-anchor": "end" }, node.label));
-  if (node.probability !== undefined && node.probability !== null)
-    group.append(draw("rect", { class: "chance", x: x + 1, y: y + 8, width: Math.max(0, (width - 2) * node.probability), height: 2.5 }));
-  return group;
 }

@@ -7,9 +7,11 @@ import { checkpointsOf, choiceField, EMPTY, marked, modelField, openModel, outpu
 /** The two models to compare until others are chosen: of one kind of output if there are such, and readers of texts.
  * @param {import("../assets/studio.js").Model[]} models */
 function pairOf(models) {
-  const first = models.find(readsText) ?? models[0];
-  const others = models.filter((each) => each !== first);
-  return [first, others.find((each) => readsText(each) && outputPath(each) === outputPath(first)) ?? others.find(readsText) ?? first];
+  const readers = models.filter(readsText);
+  /** @param {import("../assets/studio.js").Model} one */
+  const twinOf = (one) => readers.find((each) => each !== one && outputPath(each) && outputPath(each) === outputPath(one));
+  const first = readers.find(twinOf) ?? readers[0] ?? models[0];
+  return [first, twinOf(first) ?? readers.find((each) => each !== first) ?? first];
 }
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
@@ -79,7 +81,8 @@ export function open(main, studio) {
     if (![...lines, ...cells].every(Boolean) || views[0].element.offsetTop !== views[1].element.offsetTop) return;
     for (const line of lines) line.style.marginTop = "";
     const tops = cells.map((each) => each.getBoundingClientRect().top);
-    lines.forEach((line, i) => { line.style.marginTop = `${Math.max(...tops) - tops[i]}px`; });
+    const zoom = lines[0].getBoundingClientRect().width / lines[0].offsetWidth || 1;
+    lines.forEach((line, i) => { line.style.marginTop = `${(Math.max(...tops) - tops[i]) / zoom}px`; });
   });
   for (const { element } of views) aligned.observe(element);
   const update = () => {

@@ -2,12 +2,13 @@
 // Generate: a continuation token by token; other tokens can be chosen, and the text goes on from there.
 import { make, within } from "../views/base.js";
 import { askRecord, live } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, ofModel, percent, refill, section, showAttention, sliderField, textField, unknownWords, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, ofModel, percent, refill, section, showAttention, sliderField, stage, textField, unknownWords, viewPlace } from "../assets/parts.js";
 
 /** @param {HTMLElement} main @param {import("../assets/studio.js").Studio} studio */
 export function open(main, studio) {
   const model = modelField(studio);
   const text = textField(studio, "text", "Text so far", { rows: 4, unless: "The old man", resets: ["step", "word", "node"], hint: "Edit any part of it; the model goes on from its end." });
+  text.element.classList.add("wide");
   const steps = sliderField(studio, "steps", "Tokens", { min: 1, max: 48, unless: 12 });
   const search = choiceField(studio, "search", "Choice of tokens", [["greedy", "the most probable"], ["sample", "a sample"]]);
   const temperature = sliderField(studio, "temperature", "Temperature", { min: 0.1, max: 2, step: 0.1, unless: 1, say: (value) => value.toFixed(1) });
@@ -28,7 +29,7 @@ export function open(main, studio) {
   const sampling = make("div", { class: "fields" }, temperature.element, topP.element, seed.element);
   const fault = make("p", { class: "fault", role: "alert" });
   main.append(make("form", { class: "fields" }, model.element, search.element, steps.element, text.element), unknown.element, sampling, fault,
-    section("Continuation", told, written, going, options), candidates.element, heads.element, inside.element);
+    section("Continuation", told, stage(make("div", {}, written, going), options)), candidates.element, heads.element, inside.element);
   let last = /** @type {any} */ (null);
 
   /** @param {string} piece */

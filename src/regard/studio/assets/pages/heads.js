@@ -2,7 +2,7 @@
 // Heads: a report on what each does, and a slider that removes the least important of them.
 import { figure, make } from "../views/base.js";
 import { ask, askModel, askRecord, live } from "../assets/api.js";
-import { editsOf, marked, modelField, section, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { editsOf, marked, modelField, section, sliderField, stage, textField, viewPlace } from "../assets/parts.js";
 
 const EXAMPLES = "The old man reads a book.\nThe children sleep because they are tired.\nA small dog sees the big house.\nThe woman gives the girl an apple.";
 
@@ -13,7 +13,7 @@ export function open(main, studio) {
   const share = sliderField(studio, "share", "Heads to remove, the least important first", { min: 0, max: 0.9, step: 0.05, unless: 0, say: (value) => `${Math.round(100 * value)}%` });
   const report = viewPlace(studio, "Report on heads");
   const result = make("div", {});
-  main.append(make("form", { class: "fields" }, model.element, texts.element), section("Remove heads", share.element, result), section("Report", report.element));
+  main.append(make("form", { class: "fields" }, model.element, texts.element), stage(section("Remove heads", share.element, result), section("Report", report.element)));
   let order = /** @type {[string, number, number][]} */ ([]);
   const lines = () => texts.value.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, 64);
 

@@ -2,7 +2,7 @@
 // See: an image, its labels, and where heads look. The image stays on this machine; it is not in the address.
 import { make, visible } from "../views/base.js";
 import { askModel, live } from "../assets/api.js";
-import { editsOf, fold, headSwitches, headsOff, labelled, modelField, namesOf, percent, section, showAttention, viewPlace } from "../assets/parts.js";
+import { editsOf, fold, headSwitches, headsOff, labelled, modelField, namesOf, percent, section, showAttention, stage, viewPlace } from "../assets/parts.js";
 
 let image = ""; // base64 of the file, kept while pages change
 let files = 0; // that were chosen so far
@@ -54,8 +54,8 @@ export function open(main, studio) {
   const switches = headSwitches(studio, () => model.model);
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   const fault = make("p", { class: "fault", role: "alert" });
-  main.append(make("form", { class: "fields" }, model.element, labelled("Image", file, "PNG, JPEG or WebP; or drop or paste one here.")), preview, about, fault,
-    section("Labels", labels, changed), heads.element, section("Where heads look", attention.element));
+  main.append(make("form", { class: "fields" }, model.element, labelled("Image", file, "PNG, JPEG or WebP; or drop or paste one here.")), fault,
+    stage(section("Labels", preview, about, labels, changed), section("Where heads look", attention.element)), heads.element);
   const stop = new AbortController();
   addEventListener("paste", (event) => read(event.clipboardData?.files[0]), { signal: stop.signal });
   main.addEventListener("dragover", (event) => event.preventDefault(), { signal: stop.signal });

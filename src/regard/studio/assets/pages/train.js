@@ -2,7 +2,7 @@
 // Train: curves of runs as they go or of finished ones, samples, heads while they form, and branches from checkpoints.
 import { make, range } from "../views/base.js";
 import { ask, askRecord, live, needText } from "../assets/api.js";
-import { checkpointsOf, choiceField, EMPTY, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, textField, viewPlace } from "../assets/parts.js";
+import { checkpointsOf, choiceField, EMPTY, fold, labelled, marked, openModel, outputOf, outputPath, percent, section, sliderField, stage, textField, viewPlace } from "../assets/parts.js";
 
 const EVERY = 5000; // milliseconds between two looks at a run that goes on
 const MOST_SAMPLES = 8; // checkpoints that are read
@@ -46,7 +46,7 @@ export function open(main, studio) {
     make("p", { class: "note" }, "Go back to a step, change one setting, and go on from there: until that step the new run is the old one, bit for bit."),
     make("div", { class: "fields" }, labelled("Run", parent), labelled("Checkpoint at step", at), labelled("Setting", key), value.element),
     command, make("p", { class: "row" }, start, copy), permission, fault, trainings);
-  main.append(make("section", { "aria-label": "Runs" }, list, make("div", { class: "fields" }, smooth.element, by.element)), section("Curves", chart.element), samples.element, formation.element, branch.element);
+  main.append(stage(make("section", { "aria-label": "Runs" }, list, smooth.element, by.element), section("Curves", chart.element)), samples.element, formation.element, branch.element);
 
   const chosen = () => {
     const names = studio.get("run").split("|").filter((name) => runs.some((each) => each.name === name));

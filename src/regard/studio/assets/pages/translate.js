@@ -2,7 +2,7 @@
 // Translate: n-best translations while you type, their alignment, the search, and the sentence without some heads.
 import { make, within } from "../views/base.js";
 import { askModel, askRecord, live, needText } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, ofModel, refill, section, showAttention, textField, unknownWords, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, marked, modelField, namesOf, ofModel, refill, section, showAttention, stage, textField, unknownWords, viewPlace } from "../assets/parts.js";
 
 const EXAMPLE = "The old man reads a book.";
 
@@ -24,7 +24,7 @@ export function open(main, studio) {
   const heads = fold(studio, "heads", "Switch heads off", switches.element);
   main.append(make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
     model.element, beam.element, text.element, prefix.element), unknown.element,
-    section("Translations", told, list, changed), heads.element, section("Alignment", empty, attention.element), search.element);
+    stage(section("Translations", told, list, changed), section("Alignment", empty, attention.element)), search.element, heads.element);
 
   /** @param {any[]} records @param {number} chosen */
   const showList = (records, chosen) => refill(list, ...records.map((record, number) => make("li", {},

@@ -2,7 +2,7 @@
 // Understand: what a model predicts for a text, on which words it depends, and what it predicts without some.
 import { cssColour, drawnShapes, inkOn, make, signedScale, visible } from "../views/base.js";
 import { ask, askModel, live, needText } from "../assets/api.js";
-import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, namesOf, ofModel, percent, refill, section, showAttention, textField, unknownWords, viewPlace } from "../assets/parts.js";
+import { choiceField, editsOf, fold, headSwitches, headsOff, modelField, namesOf, ofModel, percent, refill, section, showAttention, stage, textField, unknownWords, viewPlace } from "../assets/parts.js";
 
 const TASKS = ["classify", "tag", "roles", "resolve", "answer", "choose", "fill"];
 const DRAWN = ["roles", "resolve"]; // paths of the studio itself
@@ -50,7 +50,7 @@ export function open(main, studio) {
   const evidence = section("Evidence", method.element, told, words, evidenceNote, compared);
   const form = make("form", { class: "fields", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
     model.element, task, ...Object.values(fields).map((field) => field.element));
-  main.append(form, unknown.element, section("Prediction", result), evidence, heads.element, inside.element);
+  main.append(form, unknown.element, stage(section("Prediction", result), evidence), heads.element, inside.element);
 
   const input = () => {
     const now = taskNow();
@@ -167,7 +167,6 @@ export function open(main, studio) {
   /** @param {any} found */
   const drawWords = (found) => {
     const values = Object.values(found.weights ?? {})[0]?.[0] ?? [];
-    const most = Math.max(1e-9, ...values.map(Math.abs));
     const scale = signedScale(words);
     const off = chosenWords();
     refill(words, ...found.words.flatMap((/** @type {string} */ word, /** @type {number} */ number) => {
@@ -177,7 +176,7 @@ export function open(main, studio) {
         title: `${values[number]?.toFixed(4)}`,
         onclick: () => studio.go({ without: (off.includes(number) ? off.filter((each) => each !== number) : [...off, number]).join(",") || null }),
       }, word);
-      const pixel = scale[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, (values[number] ?? 0) / most)))];
+      const pixel = scale[Math.round(127.5 + 127.5 * (found.shares[number] ?? 0))];
       button.style.background = cssColour(pixel);
       button.style.color = inkOn(pixel);
       return [button, " "];
