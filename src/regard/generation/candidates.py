@@ -1,16 +1,11 @@
-"""Continuations of each sentence, the most probable first, by a top-k with defined ties."""
+"""Top-k of next tokens with defined ties."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.generation.constraints import Constraints
-from regard.generation.hypothesis import ActiveHypotheses
-from regard.generation.step import to_host
 from regard.layers.kernels.few_rows import jit, triton
 
 if triton is not None:
@@ -87,66 +82,6 @@ def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """
     index_V = torch.arange(V, device=device)
     return 1 + index_V.double() * 2.0**-50, index_V
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Continuations of the active hypotheses, by sentence, the most probable first."""
-
-    sentence: np.ndarray
-    parent: np.ndarray  # the row continued
-    token: np.ndarray
-    logprob: np.ndarray
-
-    @cached_property
-    def place(self) -> np.ndarray:
-        """Rank of each candidate within its sentence, from 0."""
-        return place(self.sentence)
-
-    def select(self, size: int, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the candidates that end, and of those that stay active."""
-        ends = constraints.is_end(self.token)
-        ended = np.flatnonzero(ends & (self.place < size))
-        going = np.flatnonzero(~ends)
-        return ended, going[place(self.sentence[going]) < size]
-
-    def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
-        """Hypotheses of the chosen candidates."""
-        return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
-
-    def stuck(self, rows: int) -> np.ndarray:
-        """Rows without any continuation."""
-        return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
-
-
-def rank(
-    alive: ActiveHypotheses, logprobs_RV: Tensor, size: int, constraints: Constraints
-) -> Candidates:
-    """Rank candidates for ``select``; ties go to the earlier parent, then to the lower token.
-
-    A row has at most ``size`` continuations that stay active and one for each EOS.
-    """
-    top, index = topk(logprobs_RV, size + len(constraints.ends))
-    values, tokens = to_host(top), index.cpu().numpy()
-    sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
-    parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
-    parents[sentence_R, slot_R] = np.arange(len(alive))
-    totals = np.full((*parents.shape, values.shape[1]), -np.inf)
-    totals[sentence_R, slot_R] = alive.total_R[:, None] + values
-    totals = totals.reshape(len(parents), -1)  # a sentence's by parent, then by token
-    order = np.argsort(-totals, axis=1, kind="stable")
-    sentence, nth = np.nonzero(np.isfinite(np.take_along_axis(totals, order, axis=1)))
-    slot, at = np.divmod(order[sentence, nth], values.shape[1])
-    parent = parents[sentence, slot]
-    return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
-
-
-def concatenate(parts: Sequence[Candidates]) -> Candidates:
-    """Candidates of different sentences as one table."""
-    names = [field.name for field in fields(Candidates)]
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-    order = np.argsort(columns[0], kind="stable")
-    return Candidates(*(column[order] for column in columns))
 
 
 def place(groups: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Constraints and rules against repetition on the device, with fixed shapes; copies to the host."""
+"""Rules for next tokens with fixed shapes, as CUDA graphs need them."""
 
 from collections.abc import Sequence
 
@@ -7,24 +7,6 @@ from torch import Tensor
 
 from regard.generation.candidates import topk, topk_of_logits
 from regard.generation.constraints import Constraints, Repetition
-
-AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
-
-
-class AsyncCopy:
-    """Asynchronous device-to-host copy of a tensor."""
-
-    def __init__(self, value: Tensor):
-        self.copy = value.to("cpu", non_blocking=True, copy=True)
-        self.event = torch.cuda.Event() if value.is_cuda else None
-        if self.event is not None:
-            self.event.record(torch.cuda.current_stream(value.device))
-
-    def read(self) -> Tensor:
-        """Copied tensor, after waiting for the copy."""
-        if self.event is not None:
-            self.event.synchronize()
-        return self.copy
 
 
 class DeviceRules:
@@ -46,8 +28,7 @@ class DeviceRules:
         self.bias_V = torch.zeros(
             vocab, device=device
         )  # filled for each batch, as are allowed ends
-        ends = [end for end in constraints.ends if end >= 0]
-        self.ends = torch.tensor(ends, dtype=torch.long, device=device)
+        self.ends = torch.tensor(constraints.known_ends, dtype=torch.long, device=device)
         self.allowed_ends = self.bias_V[self.ends]
         self.never = torch.full_like(self.allowed_ends, -torch.inf)
         self.seen_RV: Tensor | None = None

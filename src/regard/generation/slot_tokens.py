@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.core.pytree import move_tensor
 from regard.generation.candidates import topk
 from regard.generation.constraints import Constraints
-from regard.generation.sample import draw
+from regard.generation.sample import draw, weights_of
 from regard.generation.token_loop import TokenChoice, TokenSearch
 
 MOST_CANDIDATES = 64  # of a row with top_k, without sorting the vocabulary
@@ -126,7 +126,7 @@ class SlotTokens:
 
 
 def _draw_of_all(logprobs_RV: Tensor, settings_RF: Tensor, draws_R: Tensor) -> Tensor:
-    weights_RV = torch.softmax(logprobs_RV.double() / settings_RF[:, TEMPERATURE, None], dim=1)
+    weights_RV = weights_of(logprobs_RV, settings_RF[:, TEMPERATURE, None], None)
     index_V = torch.arange(logprobs_RV.shape[1], device=draws_R.device)
     return draw(weights_RV, index_V.expand_as(weights_RV), draws_R)
 
@@ -146,10 +146,8 @@ def _draw_of_best(
     place_C = torch.arange(values_RC.shape[1], device=draws_R.device)
     beyond_RC = place_C >= settings_RF[:, TOP_K_OF, None]
     values_RC = values_RC.masked_fill(beyond_RC, -torch.inf)
-    weights_RC = torch.softmax(values_RC.double() / settings_RF[:, TEMPERATURE, None], dim=1)
-    before_RC = weights_RC.cumsum(1) - weights_RC
-    weights_RC = weights_RC.masked_fill(before_RC >= settings_RF[:, TOP_P, None], 0)
-    return draw(weights_RC, index_RC, draws_R)
+    temperature_R1, top_p_R1 = settings_RF[:, TEMPERATURE, None], settings_RF[:, TOP_P, None]
+    return draw(weights_of(values_RC, temperature_R1, top_p_R1), index_RC, draws_R)
 
 
 DRAWN = (_draw_of_all, _draw_of_few, _draw_of_sorted)  # by level, from PLAIN on
