@@ -5,7 +5,7 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.generation import Beam, Constraints, Exact, Greedy, Sample
-from regard.generation.constraints import Penalise, Repetition, RuleRows
+from regard.generation.constraints import Repetition, RuleRows, penalise
 from regard.generation.step import SearchBatch
 
 from .toy import BOS, EOS, Toy
@@ -68,10 +68,10 @@ def test_the_penalty_is_that_of_transformers():
     logprobs_RV = logits_RV.log_softmax(-1)
     normaliser_R = logits_RV.logsumexp(-1)
     rows = RuleRows(torch.arange(2), seen_RL, 2, lambda: normaliser_R)
-    found = Penalise(Repetition(penalty=1.7))(logprobs_RV, rows)
+    found = penalise(Repetition(penalty=1.7), logprobs_RV, rows)
     torch.testing.assert_close(found, expected.log_softmax(-1))
     of_beams = Repetition(penalty=1.7, of_logits=False)
-    found = Penalise(of_beams)(logprobs_RV, rows)
+    found = penalise(of_beams, logprobs_RV, rows)
     torch.testing.assert_close(found[0, [0, 3]], 1.7 * logprobs_RV[0, [0, 3]])
     torch.testing.assert_close(found[1, [0, 3]], logprobs_RV[1, [0, 3]])
 

@@ -7,9 +7,9 @@ Rules that a batch does not use cost nothing. ``DeviceRules`` has those that CUD
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -174,76 +174,47 @@ class RuleRows:
     normaliser: Callable[[], Tensor]
 
 
-class Rule(Protocol):
-    """Change of log-probabilities of next tokens, which may overwrite the tensor."""
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor: ...
+Rule = Callable[[Tensor, RuleRows], Tensor]
+"""Change of log-probabilities of next tokens, which may overwrite the tensor."""
 
 
-@dataclass(frozen=True)
-class Penalise:
+def penalise(repetition: Repetition, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Repetition penalty on tokens of prompt and hypothesis."""
-
-    repetition: Repetition
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        vocab = logprobs_RV.shape[1]
-        seen_RV = rows.history_RS.new_zeros(len(logprobs_RV), vocab + 1, dtype=torch.bool)
-        seen_RV.scatter_(1, rows.history_RS.remainder(vocab + 1), True)  # -1: after the last
-        if not self.repetition.of_logits:
-            return self.repetition.penalised(logprobs_RV, seen_RV[:, :vocab])
-        logits_RV = logprobs_RV + rows.normaliser()[:, None]
-        return self.repetition.penalised(logits_RV, seen_RV[:, :vocab]).log_softmax(-1)
+    vocab = logprobs_RV.shape[1]
+    seen_RV = rows.history_RS.new_zeros(len(logprobs_RV), vocab + 1, dtype=torch.bool)
+    seen_RV.scatter_(1, rows.history_RS.remainder(vocab + 1), True)  # -1: after the last
+    if not repetition.of_logits:
+        return repetition.penalised(logprobs_RV, seen_RV[:, :vocab])
+    logits_RV = logprobs_RV + rows.normaliser()[:, None]
+    return repetition.penalised(logits_RV, seen_RV[:, :vocab]).log_softmax(-1)
 
 
-@dataclass(frozen=True)
-class Add:
+def add_bias(bias: LogitBias, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Logit bias, presence penalty and frequency penalty."""
-
-    bias: LogitBias
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        written_RL = rows.history_RS[:, rows.history_RS.shape[1] - rows.n :]
-        return self.bias.logprobs(logprobs_RV, written_RL)
+    return bias.logprobs(logprobs_RV, rows.history_RS[:, rows.history_RS.shape[1] - rows.n :])
 
 
-@dataclass(frozen=True)
-class Forbid:
+def forbid(tokens_N: Tensor, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Tokens that may never come."""
-
-    tokens_N: Tensor
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        return logprobs_RV.index_fill_(1, self.tokens_N, -torch.inf)
+    return logprobs_RV.index_fill_(1, tokens_N, -torch.inf)
 
 
-@dataclass(frozen=True)
-class ForbidEarlyEnds:
-    """Tokens that end a text, before token number ``shortest_B``."""
-
-    ends_E: Tensor
-    shortest_B: Tensor
-    last: int  # token with the rule
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        if rows.n + 1 > self.last:
-            return logprobs_RV
-        early_R1 = (self.shortest_B[rows.sentence_R] > rows.n + 1)[:, None]
-        ends_RE = logprobs_RV.index_select(1, self.ends_E).masked_fill_(early_R1, -torch.inf)
-        return logprobs_RV.index_copy_(1, self.ends_E, ends_RE)
+def forbid_early_ends(
+    ends_E: Tensor, shortest_B: Tensor, last: int, logprobs_RV: Tensor, rows: RuleRows
+) -> Tensor:
+    """Tokens that end a text, before token number ``shortest_B``, which is at most ``last``."""
+    if rows.n + 1 >= last:
+        return logprobs_RV
+    early_R1 = (shortest_B[rows.sentence_R] > rows.n + 1)[:, None]
+    ends_RE = logprobs_RV.index_select(1, ends_E).masked_fill_(early_R1, -torch.inf)
+    return logprobs_RV.index_copy_(1, ends_E, ends_RE)
 
 
-@dataclass(frozen=True)
-class ForbidRepeats:
+def forbid_repeats(size: int, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Tokens that would repeat an n-gram of ``size`` tokens of prompt and hypothesis."""
-
-    size: int
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        token_RK, repeats_RK = next_of_repeats(rows.history_RS, self.size)
-        limit_RK = torch.full(token_RK.shape, torch.inf, dtype=logprobs_RV.dtype)
-        limit_RK = limit_RK.to(logprobs_RV.device).masked_fill_(repeats_RK, -torch.inf)
-        return logprobs_RV.scatter_reduce_(1, token_RK.clamp(min=0), limit_RK, "amin")
+    token_RK, repeats_RK = next_of_repeats(rows.history_RS, size)
+    limit_RK = logprobs_RV.new_full(token_RK.shape, torch.inf).masked_fill_(repeats_RK, -torch.inf)
+    return logprobs_RV.scatter_reduce_(1, token_RK.clamp(min=0), limit_RK, "amin")
 
 
 def next_of_repeats(history_RS: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -256,48 +227,33 @@ def next_of_repeats(history_RS: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return next_RK, (runs_RKN[..., :-1] == last_R1N).all(-1) & (next_RK >= 0)
 
 
-@dataclass(frozen=True)
-class Renormalise:
+def renormalise(logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Probabilities of allowed tokens, which sum to one."""
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        return logprobs_RV.log_softmax(-1)
+    return logprobs_RV.log_softmax(-1)
 
 
-@dataclass(frozen=True)
-class Force:
+def force(forced_BL: Tensor, within: Sequence[Rule], logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
     """Prefixes; their tokens keep the log-probabilities from before the other rules ``within``."""
-
-    forced_BL: Tensor  # -1 after the end of a prefix
-    within: Sequence[Rule]
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        if rows.n >= self.forced_BL.shape[1]:
-            return changed(logprobs_RV, self.within, rows)
-        token_R1 = self.forced_BL[rows.sentence_R, rows.n, None]
-        forced_R1, token_R1 = token_R1 >= 0, token_R1.clamp(min=0)
-        before_R1 = logprobs_RV.gather(1, token_R1)
-        logprobs_RV = changed(logprobs_RV, self.within, rows)
-        own_R1 = torch.where(forced_R1, before_R1, logprobs_RV.gather(1, token_R1))
-        return logprobs_RV.masked_fill_(forced_R1, -torch.inf).scatter_(1, token_R1, own_R1)
+    if rows.n >= forced_BL.shape[1]:
+        return changed(logprobs_RV, within, rows)
+    token_R1 = forced_BL[rows.sentence_R, rows.n, None]
+    forced_R1, token_R1 = token_R1 >= 0, token_R1.clamp(min=0)
+    before_R1 = logprobs_RV.gather(1, token_R1)
+    logprobs_RV = changed(logprobs_RV, within, rows)
+    own_R1 = torch.where(forced_R1, before_R1, logprobs_RV.gather(1, token_R1))
+    return logprobs_RV.masked_fill_(forced_R1, -torch.inf).scatter_(1, token_R1, own_R1)
 
 
-@dataclass(frozen=True)
-class MustEnd:
-    """EOS as the only token at the limit of a hypothesis, with log p 0."""
-
-    eos: int
-    longest_B: Tensor
-    limits: frozenset[int]
-
-    def __call__(self, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
-        if rows.n + 1 not in self.limits:
-            return logprobs_RV
-        last_R = self.longest_B[rows.sentence_R] == rows.n + 1
-        eos_R = logprobs_RV[:, self.eos].masked_fill(last_R, 0.0)
-        logprobs_RV.masked_fill_(last_R[:, None], -torch.inf)
-        logprobs_RV[:, self.eos] = eos_R
+def end_at_limit(
+    eos: int, longest_B: Tensor, limits: set[int], logprobs_RV: Tensor, rows: RuleRows
+) -> Tensor:
+    """EOS as the only token at the limit of a hypothesis (one of ``limits``), with log p 0."""
+    if rows.n + 1 not in limits:
         return logprobs_RV
+    last_R1 = (longest_B[rows.sentence_R] == rows.n + 1)[:, None]
+    eos_R1 = logprobs_RV[:, eos, None].masked_fill(last_R1, 0.0)
+    logprobs_RV.masked_fill_(last_R1, -torch.inf)[:, eos, None] = eos_R1
+    return logprobs_RV
 
 
 def changed(logprobs_RV: Tensor, rules: Sequence[Rule], rows: RuleRows) -> Tensor:
@@ -326,24 +282,25 @@ class TokenRules:
         sentences = len(longest_B)
         self.rules, within = list[Rule](), list[Rule]()
         if repetition.penalises:
-            self.rules.append(Penalise(repetition))
+            self.rules.append(partial(penalise, repetition))
         if bias:
-            self.rules.append(Add(bias))
+            self.rules.append(partial(add_bias, bias))
         if constraints.forbidden:
-            within.append(Forbid(each(constraints.forbidden)))
+            within.append(partial(forbid, each(constraints.forbidden)))
         shortest_B, ends = constraints.shortest_of(sentences), constraints.known_ends
-        if ends and (last := int(shortest_B.max(initial=0)) - 1) > 0:
-            within.append(ForbidEarlyEnds(each(ends), each(shortest_B), last))
+        if ends and shortest_B.max(initial=0) > 1:
+            early = each(ends), each(shortest_B), int(shortest_B.max())
+            within.append(partial(forbid_early_ends, *early))
         if repetition.no_repeat:
-            within.append(ForbidRepeats(repetition.no_repeat))
+            within.append(partial(forbid_repeats, repetition.no_repeat))
         if constraints.renormalise:
-            within.append(Renormalise())
+            within.append(renormalise)
         if forced_BL is not None and forced_BL.shape[1]:
-            within = [Force(each(forced_BL), within)]
+            within = [partial(force, each(forced_BL), within)]
         self.rules += within
         if constraints.must_end:
-            limits = frozenset(longest_B.tolist())
-            self.rules.append(MustEnd(constraints.eos, each(longest_B), limits))
+            limits = each(longest_B), set(longest_B.tolist())
+            self.rules.append(partial(end_at_limit, constraints.eos, *limits))
         self.reads_history = repetition.penalises or repetition.no_repeat > 0 or bool(bias)
         self.history_RS = torch.zeros(sentences, 0, dtype=torch.long, device=device)
         if prompts is not None and self.reads_history:
@@ -354,9 +311,8 @@ class TokenRules:
         self, logprobs_RV: Tensor, normaliser: Callable[[], Tensor], sentence_R: Tensor, n: int
     ) -> Tensor:
         """Log-probabilities of token ``n + 1`` after the rules, -inf for forbidden tokens."""
-        return changed(
-            logprobs_RV, self.rules, RuleRows(sentence_R, self.history_RS, n, normaliser)
-        )
+        rows = RuleRows(sentence_R, self.history_RS, n, normaliser)
+        return changed(logprobs_RV, self.rules, rows)
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows."""
