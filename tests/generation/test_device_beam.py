@@ -1,6 +1,5 @@
 """A device beam decides what a host beam decides, with everything on the device."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,8 +17,11 @@ from regard.generation.cuda_graph import POOL_SIZE, CudaGraphEngine
 from regard.generation.device_beam import DeviceBeam
 from regard.generation.greedy import Greedy
 from regard.generation.sample import Sample
+from regard.generation.step import SearchBatch
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
+
+from .toy import Toy
 
 FACTS = change(BASE, width=16, heads=2, inner=12, depth=2, vocab=40)
 BOS, EOS, PAD = 1, 2, 0
@@ -236,7 +238,7 @@ def test_a_step_reads_no_value(stop, penalty, monkeypatch):
     constraints = Constraints(BOS, EOS, 12, 3, forbidden=(PAD,), must_end=True, other_eos=(7,))
     with FakeTensorMode():
         selector = DeviceBeam(beam, constraints, 4, 16, 40, torch.device("cpu"))
-        selector.start(beam, constraints, np.full(4, 12))
+        selector.start(beam, SearchBatch(Toy(0).open(range(4)), constraints, None, range(4)))
         for _ in range(3):
             tokens_R, rows_R = selector.select(torch.zeros(12, 40))
     assert tokens_R.shape == rows_R.shape == (12,) and tokens_R.dtype == torch.long

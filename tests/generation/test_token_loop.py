@@ -83,6 +83,9 @@ def test_prompts_of_any_length_come_before_the_hypotheses():
     rules.select_rows(torch.tensor([1, 0]))
     rules.advance(torch.tensor([8, 9]))
     assert rules.history_RS.tolist() == [[-1, -1, 7, 8], [4, 5, 6, 9]]
+    once = batch.rules(Repetition(no_repeat=1))
+    logprobs_RV = once.logprobs(torch.zeros(2, 9), batch.state.normaliser, torch.arange(2), 0)
+    assert [row.isinf().nonzero()[:, 0].tolist() for row in logprobs_RV] == [[4, 5, 6], [7]]
     assert batch.repeated(2).prompts == [[4, 5, 6], [4, 5, 6], [7], [7]]
 
 

@@ -20,7 +20,7 @@ from regard.generation.step import SearchBatch, feed, select_rows
 
 TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot that it continues
 # Ends of hypotheses: without a continuation, by EOS (or by the rules of transformers), at the limit
-STUCK, ENDED, UNFINISHED = KINDS = range(3)
+STUCK, ENDED, UNFINISHED = range(3)
 
 
 class BeamTables:
@@ -136,11 +136,11 @@ class BeamTables:
         score_N = ends.last[:, TOTAL] / divisor_N
         if self.rules.coverage is not None:
             score_N = score_N + self.rules.coverage * np.nan_to_num(ends.term)
-        finished_N = self.constraints.is_end(ends.last[:, TOKEN]) & (ends.kind == ENDED)
+        finished_N = self.constraints.is_end(ends.last[:, TOKEN]) & (ends.cause == ENDED)
         # Equal scores keep their order: by step, and in a step without a continuation, by EOS,
         # at the limit, then by rank.
-        ties = ends.slot, ~finished_N, ends.kind, ends.step
-        order = np.lexsort((*ties, -score_N, ends.kind != ENDED, ends.sentence))
+        ties = ends.slot, ~finished_N, ends.cause, ends.step
+        order = np.lexsort((*ties, -score_N, ends.cause != ENDED, ends.sentence))
         chosen = order[place(ends.sentence[order]) < best]
         ends = ends.take(chosen)
         hypotheses = trace_back(grown, ends, score_N[chosen], finished_N[chosen])
@@ -158,7 +158,7 @@ def by_rank(columns: Tensor, key: int) -> Tensor:
 class Ends(NamedTuple):
     """Ends of hypotheses in a log, one for each entry of the columns."""
 
-    kind: np.ndarray
+    cause: np.ndarray
     step: np.ndarray
     sentence: np.ndarray
     slot: np.ndarray
@@ -167,14 +167,14 @@ class Ends(NamedTuple):
     term: np.ndarray  # of coverage; NaN: none
 
     @classmethod
-    def of(cls, kind: int, log: np.ndarray, mask_LBW: np.ndarray) -> "Ends":
+    def of(cls, cause: int, log: np.ndarray, mask_LBW: np.ndarray) -> "Ends":
         """Ends at the places of a mask; hypotheses that are stuck ended in the step before."""
         step, sentence, slot = np.nonzero(mask_LBW)
-        written = step + (kind != STUCK)
+        written = step + (cause != STUCK)
         last = log[written - 1, :, sentence, slot][:, : TOTAL + 1]
         last = np.where(written[:, None] > 0, last, 0.0)
-        kinds, term = np.full(len(step), kind), np.full(len(step), np.nan)
-        return cls(kinds, step, sentence, slot, written, last, term)
+        causes, term = np.full(len(step), cause), np.full(len(step), np.nan)
+        return cls(causes, step, sentence, slot, written, last, term)
 
     def take(self, index: np.ndarray) -> "Ends":
         """Ends at these places."""
@@ -205,12 +205,11 @@ def trace_back(
         tokens[rows, step], logprobs[rows, step] = entries[:, TOKEN], entries[:, LOGPROB]
         slot[rows] = entries[:, SLOT]
     columns = ends.written, score_N, finished_N, ends.last[:, TOTAL], ends.term
-    for row, (written, score, finished, total, term) in enumerate(
-        zip(*(column.tolist() for column in columns), strict=True)
-    ):
-        text = tuple(tokens[row, : written - finished].tolist())
-        each = tuple(logprobs[row, :written].tolist())
-        yield Hypothesis(text, total, score, each, finished, None if np.isnan(term) else term)
+    rows = zip(tokens, logprobs, *(column.tolist() for column in columns), strict=True)
+    for token_L, logprob_L, written, score, finished, total, term in rows:
+        text, each = token_L[: written - finished].tolist(), logprob_L[:written].tolist()
+        coverage = None if np.isnan(term) else term
+        yield Hypothesis(tuple(text), total, score, tuple(each), finished, coverage)
 
 
 Observer = Callable[["BeamLoop", Tensor, Tensor], None]
@@ -296,7 +295,7 @@ class BeamLoop(BeamTables):
             [Ends.of(STUCK, grown, stuck > -np.inf), *self.counted(grown, ended)]
         )
         if self.coverage is not None:
-            places = ends.kind, ends.step, ends.sentence, ends.slot
+            places = ends.cause, ends.step, ends.sentence, ends.slot
             ends = ends._replace(term=np.stack(self.coverage.terms, axis=1)[places])
         return self.best_hypotheses(grown, ends, best)
 
@@ -306,7 +305,7 @@ class Coverage:
 
     def __init__(self) -> None:
         self.attention_RS: np.ndarray | None = None
-        self.terms: list[np.ndarray] = []  # by step: (kinds, B, W); NaN: none
+        self.terms: list[np.ndarray] = []  # by step: (causes, B, W); NaN: none
 
     def add_step(self, loop: BeamLoop) -> Tensor:
         """Add the attention of the last step; return what it adds to the scores of ended rows."""

@@ -200,14 +200,14 @@ def forbid(tokens_N: Tensor, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
 
 
 def forbid_early_ends(
-    ends_E: Tensor, shortest_B: Tensor, last: int, logprobs_RV: Tensor, rows: RuleRows
+    ends_N: Tensor, shortest_B: Tensor, last: int, logprobs_RV: Tensor, rows: RuleRows
 ) -> Tensor:
     """Tokens that end a text, before token number ``shortest_B``, which is at most ``last``."""
     if rows.n + 1 >= last:
         return logprobs_RV
     early_R1 = (shortest_B[rows.sentence_R] > rows.n + 1)[:, None]
-    ends_RE = logprobs_RV.index_select(1, ends_E).masked_fill_(early_R1, -torch.inf)
-    return logprobs_RV.index_copy_(1, ends_E, ends_RE)
+    ends_RN = logprobs_RV.index_select(1, ends_N).masked_fill_(early_R1, -torch.inf)
+    return logprobs_RV.index_copy_(1, ends_N, ends_RN)
 
 
 def forbid_repeats(size: int, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:

@@ -4,7 +4,6 @@ Sentences that are over continue, ignored, until all are over.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,8 +15,8 @@ from regard.core.cancellation import check_wanted
 from regard.core.pytree import AsyncCopy
 from regard.generation.beam_loop import SLOT, TOKEN, TOTAL, BeamTables, Ends
 from regard.generation.beam_rules import BeamRules
+from regard.generation.candidates import DeviceRules
 from regard.generation.constraints import Constraints
-from regard.generation.device_rules import DeviceRules
 from regard.generation.hypothesis import Hypothesis
 from regard.generation.step import AHEAD, SearchBatch
 
@@ -40,7 +39,7 @@ def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothes
     if decoder is None:
         return None
     decoder.feed(torch.from_numpy(constraints.bos_of(len(longest_B))))
-    decoder.selector.start(rules, constraints, longest_B, batch.prompts)
+    decoder.selector.start(rules, batch)
     flags: deque[AsyncCopy] = deque()
     for _ in range(longest_B.max(initial=0)):
         check_wanted()
@@ -80,19 +79,13 @@ class DeviceBeam(BeamTables):
         shape = capacity, TOTAL + 1, *self.total_BW.shape
         self.grown, self.ended = (self.total_BW.new_zeros(shape) for _ in range(2))
 
-    def start(
-        self,
-        rules: BeamRules,
-        constraints: Constraints,
-        longest_B: np.ndarray,
-        prompts: Sequence[Sequence[int]] | None = None,
-    ) -> None:
+    def start(self, rules: BeamRules, batch: SearchBatch) -> None:
         """Start a batch; unused sentences are over from the start."""
-        self.rules, self.constraints = rules, constraints
-        self.start_tables(longest_B)
-        self.allowed.start(constraints.forbidden, prompts, rules.size)
-        for counter in (self.n, self.stuck):
-            counter.zero_()
+        self.rules, self.constraints = rules, batch.constraints
+        self.start_tables(batch.longest_B)
+        self.allowed.start(batch.constraints.forbidden, batch.prompts, rules.size)
+        self.n.zero_()
+        self.stuck.zero_()
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Rank all continuations; keep the first ``size`` that do not end active."""

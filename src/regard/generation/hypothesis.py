@@ -31,7 +31,7 @@ def by_sentence(hypotheses: list[Hypothesis], copies: int) -> list[list[Hypothes
 
 
 @dataclass(eq=False)
-class TokenRow:
+class RowTokens:
     """Tokens of one hypothesis so far, on the host."""
 
     longest: int

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from regard.core.pytree import AsyncCopy
+from regard.generation.candidates import DeviceRules
 from regard.generation.constraints import Constraints, Repetition
-from regard.generation.device_rules import DeviceRules
-from regard.generation.hypothesis import Hypothesis, TokenRow, by_sentence
+from regard.generation.hypothesis import Hypothesis, RowTokens, by_sentence
 from regard.generation.logit_bias import LogitBias
 from regard.generation.step import (
     AHEAD,
@@ -118,7 +118,7 @@ class HostRows:
     def __init__(self, batch: SearchBatch, copies: int):
         ends, self.copies = batch.constraints.ends, copies
         longest_R = np.repeat(batch.longest_B, copies).tolist()
-        self.rows = [TokenRow(longest, ends, batch.stop_test) for longest in longest_R]
+        self.rows = [RowTokens(longest, ends, batch.stop_test) for longest in longest_R]
         self.live = list(range(len(self.rows)))
 
     def add(self, latest_R2: np.ndarray) -> NextTokens:
@@ -144,7 +144,7 @@ class HostRows:
         """Hypotheses of all sentences, the most probable first."""
         return [self.nbest(n) for n in range(len(self.rows) // self.copies)]
 
-    def _rows(self, sentence: int) -> list[TokenRow]:
+    def _rows(self, sentence: int) -> list[RowTokens]:
         return self.rows[sentence * self.copies : (sentence + 1) * self.copies]
 
 

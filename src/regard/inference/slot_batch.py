@@ -15,9 +15,15 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.core.pytree import AsyncCopy, move_tensor
-from regard.generation.hypothesis import StopTest, TokenRow, by_sentence
-from regard.generation.slot_tokens import LEVELS, SlotSettings, SlotTokens
-from regard.generation.slots import SlotDecoder, SlotRow, slot_capacity
+from regard.generation.hypothesis import RowTokens, StopTest, by_sentence
+from regard.generation.slots import (
+    LEVELS,
+    SlotDecoder,
+    SlotRow,
+    SlotSettings,
+    SlotTokens,
+    slot_capacity,
+)
 from regard.inference.generator import Generator
 from regard.inference.session_row import SessionRow, StepOutput, Ticket
 
@@ -25,7 +31,7 @@ STEPS_AHEAD = 1  # that are launched before the tokens of a step are read
 
 
 @dataclass(eq=False, kw_only=True)
-class SlotHypothesis(TokenRow):
+class SlotHypothesis(RowTokens):
     """One hypothesis of a member, in its slot."""
 
     member: "SlotMember"
