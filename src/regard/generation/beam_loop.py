@@ -205,8 +205,8 @@ def trace_back(
         tokens[rows, step], logprobs[rows, step] = entries[:, TOKEN], entries[:, LOGPROB]
         slot[rows] = entries[:, SLOT]
     columns = ends.written, score_N, finished_N, ends.last[:, TOTAL], ends.term
-    rows = zip(tokens, logprobs, *(column.tolist() for column in columns), strict=True)
-    for token_L, logprob_L, written, score, finished, total, term in rows:
+    texts = zip(tokens, logprobs, *(column.tolist() for column in columns), strict=True)
+    for token_L, logprob_L, written, score, finished, total, term in texts:
         text, each = token_L[: written - finished].tolist(), logprob_L[:written].tolist()
         coverage = None if np.isnan(term) else term
         yield Hypothesis(tuple(text), total, score, tuple(each), finished, coverage)
@@ -218,6 +218,7 @@ Observer = Callable[["BeamLoop", Tensor, Tensor], None]
 class BeamLoop(BeamTables):
     """Beam search of a batch on any state; a row leaves when its slot is empty.
 
+    Its tables are on the host: they are small, and on a GPU each operator would cost a launch.
     ``observer`` is called after each step, with the totals before it and the continuations.
     """
 
@@ -225,7 +226,8 @@ class BeamLoop(BeamTables):
 
     def __init__(self, rules: BeamRules, batch: SearchBatch, observer: Observer | None = None):
         capacity = int(batch.longest_B.max(initial=0))
-        super().__init__(rules, batch.constraints, len(batch.ids), capacity, batch.state.device)
+        device = torch.device("cpu")
+        super().__init__(rules, batch.constraints, len(batch.ids), capacity, device)
         self.start_tables(batch.longest_B)
         self.batch, self.observer, self.n = batch, observer, 0
         self.slot_R = self.first_row_B[:, 0]
@@ -237,13 +239,14 @@ class BeamLoop(BeamTables):
         """Search; return the best hypotheses of each sentence."""
         state, token_R = self.batch.state, self.batch.first_tokens
         while len(self.slot_R):
-            rows = self.slot_R // self.rules.size, self.n
-            logprobs_RV = feed(state, token_R)
+            logprobs_RV, rows_R = feed(state, token_R), self.slot_R // self.rules.size
+            rows = rows_R.to(state.device), self.n
             logprobs_RV = self.token_rules.logprobs(logprobs_RV, state.normaliser, *rows)
             token_R, index_R = self.branch(logprobs_RV)
             if len(token_R):
+                token_R = token_R.to(state.device)
                 select_rows(state, index_R)
-                self.token_rules.select_rows(index_R)
+                self.token_rules.select_rows(index_R.to(state.device))
                 self.token_rules.advance(token_R)
         return self.hypotheses(self.rules.best)
 
@@ -278,7 +281,7 @@ class BeamLoop(BeamTables):
 
     def in_slots(self, columns_RN: list[Tensor], slot_R: Tensor) -> Tensor:
         """Columns of rows in the places of their slots, (Q, B, W, N); -inf in empty slots."""
-        columns = torch.stack([column_RN.double() for column_RN in columns_RN])
+        columns = torch.stack([column_RN.double() for column_RN in columns_RN]).cpu()
         if columns.isnan().any():
             raise FloatingPointError("the model's log-probabilities are not numbers")
         sizes = len(columns), self.total_BW.numel(), columns.shape[2]
@@ -290,7 +293,7 @@ class BeamLoop(BeamTables):
         if not self.n:
             return []
         logs = self.grown, self.ended, self.stuck
-        grown, ended, stuck = (torch.stack(log).cpu().numpy() for log in logs)
+        grown, ended, stuck = (torch.stack(log).numpy() for log in logs)
         ends = Ends.concatenate(
             [Ends.of(STUCK, grown, stuck > -np.inf), *self.counted(grown, ended)]
         )
@@ -309,12 +312,9 @@ class Coverage:
 
     def add_step(self, loop: BeamLoop) -> Tensor:
         """Add the attention of the last step; return what it adds to the scores of ended rows."""
-        stuck, ended, grown = (
-            log[-1].cpu().numpy() for log in (loop.stuck, loop.ended, loop.grown)
-        )
-        slots_R = loop.slot_R.cpu().numpy().reshape(-1)
+        stuck, ended, grown = (log[-1].numpy() for log in (loop.stuck, loop.ended, loop.grown))
+        slots_R, first_B1 = loop.slot_R.numpy(), loop.first_row_B.numpy()
         own_BW = np.broadcast_to(np.arange(loop.rules.size), stuck.shape)
-        first_B1 = loop.first_row_B.cpu().numpy()
 
         def terms(slot_BW: np.ndarray, mask_BW: np.ndarray) -> np.ndarray:
             terms_BW = np.full(mask_BW.shape, np.nan)
@@ -329,14 +329,13 @@ class Coverage:
             self.attention_RS = weights_RS
         else:  # the source is shorter if the row with the longest one has left
             self.attention_RS = self.attention_RS[:, : weights_RS.shape[1]] + weights_RS
-        at_limit_B1 = (loop.longest_B == loop.n).cpu().numpy()[:, None]
+        at_limit_B1 = (loop.longest_B == loop.n).numpy()[:, None]
         finished = terms(ended[SLOT], ended[TOTAL] > -np.inf)
         unfinished = terms(grown[SLOT], (grown[TOTAL] > -np.inf) & at_limit_B1)
         self.terms.append(np.stack([before, finished, unfinished]))
-        added_BW = (loop.rules.coverage or 0.0) * np.nan_to_num(finished)
-        return torch.from_numpy(added_BW).to(loop.total_BW.device)
+        return torch.from_numpy((loop.rules.coverage or 0.0) * np.nan_to_num(finished))
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows."""
         assert self.attention_RS is not None
-        self.attention_RS = self.attention_RS[index_R.cpu().numpy()]
+        self.attention_RS = self.attention_RS[index_R.numpy()]

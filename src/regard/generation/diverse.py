@@ -78,9 +78,9 @@ class GroupedBeams(BeamLoop):
         sentence_R, group_R = in_groups_R // self.groups, in_groups_R % self.groups
         every_group, possible = list[Tensor](), list[Tensor]()
         for group in range(self.groups):
-            rows_R = (group_R == group).nonzero()[:, 0]
-            own_RV = logprobs_RV[rows_R]
-            costly_RV = own_RV - self.strength * chosen_SV[sentence_R[rows_R]]
+            rows_R, device = (group_R == group).nonzero()[:, 0], logprobs_RV.device
+            own_RV = logprobs_RV[rows_R.to(device)]
+            costly_RV = own_RV - self.strength * chosen_SV[sentence_R[rows_R].to(device)]
             costly_RN, tokens_RN = topk(costly_RV, self.count)
             table = [tokens_RN, own_RV.gather(1, tokens_RN), costly_RN]
             in_slots = self.in_slots(table, self.slot_R[rows_R])
@@ -106,12 +106,12 @@ class GroupedBeams(BeamLoop):
     def _count(self, ranked: Tensor, chosen_SV: Tensor) -> None:
         """Count the tokens of continuations that end or stay active."""
         ends_SN = self.constraints.is_end(ranked[TOKEN])
-        rank_N = torch.arange(ranked.shape[2], device=ranked.device)
+        rank_N = torch.arange(ranked.shape[2])
         going_SN = (~ends_SN).cumsum(1) <= self.rules.size
         chosen_SN = torch.where(ends_SN, rank_N < self.rules.size, going_SN)
         chosen_SN &= ranked[KEY] > -torch.inf
-        tokens_SN = ranked[TOKEN].masked_fill(~chosen_SN, 0).long()
-        chosen_SV.scatter_add_(1, tokens_SN, chosen_SN.to(chosen_SV.dtype))
+        tokens_SN = ranked[TOKEN].masked_fill(~chosen_SN, 0).long().to(chosen_SV.device)
+        chosen_SV.scatter_add_(1, tokens_SN, chosen_SN.to(chosen_SV))
 
 
 SortKey = Callable[[Hypothesis], tuple[bool, float]]

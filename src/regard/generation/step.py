@@ -106,7 +106,7 @@ class SearchBatch:
     def repeated(self, copies: int) -> "SearchBatch":
         """Batch with ``copies`` of each sentence, adjacent, as rows of the same state."""
         each = np.repeat(np.arange(len(self.ids)), copies)
-        select_rows(self.state, torch.from_numpy(each).to(self.state.device))
+        select_rows(self.state, torch.from_numpy(each))
         return replace(
             self,
             constraints=self.constraints.repeated(len(self.ids), copies),
@@ -218,7 +218,7 @@ def select_rows(state: SearchState, index_R: Tensor) -> None:
     """Select rows of a state, unless nothing changes."""
     every_R = torch.arange(state.rows, device=index_R.device)
     if len(index_R) != len(every_R) or not torch.equal(index_R, every_R):
-        state.select_rows(index_R)
+        state.select_rows(index_R.to(state.device))
 
 
 def to_host(logprobs: Tensor) -> np.ndarray:
@@ -245,7 +245,7 @@ def score(
     last_R = constraints.bos_of(len(targets))
     for at in range(target_BL.shape[1]):
         going = np.flatnonzero(target_BL[sentence_R, at] >= 0)
-        select_rows(state, torch.from_numpy(going).to(state.device))
+        select_rows(state, torch.from_numpy(going))
         sentence_R = sentence_R[going]
         logprobs_RV = feed(state, torch.from_numpy(last_R[going]).to(state.device))
         last_R = target_BL[sentence_R, at]

@@ -188,11 +188,11 @@ class TokenRows(HostRows):
         self._select(np.zeros(0, dtype=np.int64))
 
     def _select(self, going: np.ndarray) -> Tensor:
-        going_R = torch.from_numpy(going).to(self.token_R.device)
         if len(going) < len(self):
-            self.token_R, self.number_R = self.token_R[going_R], self.number_R[going_R]
-            self.rules.select_rows(going_R)
-        return going_R
+            index_R = torch.from_numpy(going).to(self.token_R.device)
+            self.token_R, self.number_R = self.token_R[index_R], self.number_R[index_R]
+            self.rules.select_rows(index_R)
+        return torch.from_numpy(going)
 
 
 def steps_on_device(search: TokenSearch, batch: SearchBatch) -> TokenSteps | None:
