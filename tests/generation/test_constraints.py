@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -6,8 +5,8 @@ from hypothesis import strategies as st
 
 from regard.core.errors import BadInput
 from regard.generation import Beam, Constraints, Exact, Greedy, Sample
-from regard.generation.constraints import repeats, restrict
-from regard.generation.hypothesis import ActiveHypotheses
+from regard.generation.constraints import Repetition, next_of_repeats
+from regard.generation.step import SearchBatch
 
 from .toy import BOS, EOS, Toy
 
@@ -18,21 +17,22 @@ def test_a_token_is_a_repeat_when_it_completes_a_run_seen_before(tokens, size):
     runs = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
     tail = tokens[len(tokens) - size + 1 :]
     expected = {t for t in range(5) if len(tail) == size - 1 and (*tail, t) in runs}
-    rows, found = repeats(np.array([tokens], dtype=np.int64).reshape(1, -1), size)
-    assert set(found.tolist()) == expected
-    assert set(rows.tolist()) <= {0}
+    following_RK, repeats_RK = next_of_repeats(torch.tensor([tokens], dtype=torch.long), size)
+    assert set(following_RK[repeats_RK].tolist()) == expected
+    padded_RL = torch.tensor([[-1, -1, *tokens]])
+    following_RK, repeats_RK = next_of_repeats(padded_RL, size)
+    assert set(following_RK[repeats_RK].tolist()) == expected
 
 
 def restricted(
     constraints: Constraints, prefixes: list[list[int]] | None = None, written: int = 0
 ) -> list:
     """What two rows, after ``written`` tokens 1, may write."""
-    rows = np.arange(2)
-    alive = ActiveHypotheses.initial(constraints.bos_of(2))
-    for _ in range(written):
-        alive = alive.grow(rows, np.ones(2, dtype=np.int64), np.zeros(2))
-    logprobs_RV = torch.full((2, 4), -1.0)
-    restrict(logprobs_RV, alive, constraints, constraints.forced(prefixes, 2))
+    batch = SearchBatch(Toy(0).open([0, 1]), constraints, prefixes, [0, 1])
+    rules = batch.rules(Repetition())
+    logprobs_RV = rules.logprobs(
+        torch.full((2, 4), -1.0), batch.state.normaliser, torch.arange(2), written
+    )
     return [row.isfinite().nonzero()[:, 0].tolist() for row in logprobs_RV]
 
 

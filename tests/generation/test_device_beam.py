@@ -5,18 +5,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from naive import SEED
 from regard import generation
 from regard.core.batch import pack
-from regard.generation import EAGER
+from regard.generation import EAGER, candidates
 from regard.generation.beam import Beam
 from regard.generation.constraints import Constraints
 from regard.generation.cuda_graph import POOL_SIZE, CudaGraphEngine
+from regard.generation.device_beam import DeviceBeam
 from regard.generation.greedy import Greedy
 from regard.generation.sample import Sample
+from regard.generation.step import SearchBatch
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
+
+from .toy import Toy
 
 FACTS = change(BASE, width=16, heads=2, inner=12, depth=2, vocab=40)
 BOS, EOS, PAD = 1, 2, 0
@@ -222,3 +227,18 @@ def test_a_broken_model_is_reported():
     for search in (Beam(2), Greedy(), Sample()):
         with pytest.raises(FloatingPointError, match="not numbers"):
             found(search, translator, sources([2]), Constraints(BOS, EOS, 4), CudaGraphEngine())
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.3])
+@pytest.mark.parametrize("stop", ["default", "transformers"])
+def test_a_step_reads_no_value(stop, penalty, monkeypatch):
+    """Fake tensors have none: an operator that needs one on the host fails."""
+    monkeypatch.setattr(candidates, "_lean", candidates._lean.__wrapped__)
+    beam = Beam(3, best=2, stop=stop, repetition_penalty=penalty)
+    constraints = Constraints(BOS, EOS, 12, 3, forbidden=(PAD,), must_end=True, other_eos=(7,))
+    with FakeTensorMode():
+        selector = DeviceBeam(beam, constraints, 4, 16, 40, torch.device("cpu"))
+        selector.start(beam, SearchBatch(Toy(0).open(range(4)), constraints, None, range(4)))
+        for _ in range(3):
+            tokens_R, rows_R = selector.select(torch.zeros(12, 40))
+    assert tokens_R.shape == rows_R.shape == (12,) and tokens_R.dtype == torch.long

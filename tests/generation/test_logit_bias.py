@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +13,7 @@ from regard.generation.sample import Sample
 
 def test_numbers_are_added_to_logits_before_the_softmax():
     logits_RV = torch.randn(2, 6, generator=torch.Generator().manual_seed(0))
-    written_RL = np.array([[1, 1, 4], [0, 5, 2]])
+    written_RL = torch.tensor([[1, 1, 4], [0, 5, 2]])
     bias = LogitBias(((3, 2.0), (1, -100.0)), presence=0.5, frequency=0.25)
     expected_RV = logits_RV.clone()
     expected_RV[:, 3] += 2
@@ -37,7 +36,7 @@ def test_tokens_are_looked_at_once_and_not_at_each_step():
             return super().__iter__()
 
     bias = LogitBias(Pairs((token, -1.0) for token in range(9)))
-    none_RL, before = np.zeros((2, 0), dtype=np.int64), len(looks)
+    none_RL, before = torch.zeros(2, 0, dtype=torch.long), len(looks)
     for _ in range(4):  # the vocabulary has no tokens 6 to 8
         changed_RV = bias.logprobs(torch.zeros(2, 6).log_softmax(-1), none_RL)
         torch.testing.assert_close(changed_RV, torch.zeros(2, 6).log_softmax(-1))
@@ -48,7 +47,7 @@ def test_tokens_are_looked_at_once_and_not_at_each_step():
 
 def test_a_step_without_written_tokens():
     logprobs_RV = torch.zeros(1, 4).log_softmax(-1)
-    changed_RV = LogitBias(presence=2).logprobs(logprobs_RV, np.zeros((1, 0), dtype=np.int64))
+    changed_RV = LogitBias(presence=2).logprobs(logprobs_RV, torch.zeros(1, 0, dtype=torch.long))
     torch.testing.assert_close(changed_RV, logprobs_RV)
 
 

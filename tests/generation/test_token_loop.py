@@ -1,12 +1,11 @@
 """Searches without branching: streams of tokens, stop tests, and rules against repetition."""
 
-import numpy as np
 import pytest
 import torch
 
 from regard.core.errors import BadInput
 from regard.generation import Beam, Constraints, Exact, Greedy, Sample
-from regard.generation.constraints import Repetition
+from regard.generation.constraints import Repetition, RuleRows, penalise
 from regard.generation.step import SearchBatch
 
 from .toy import BOS, EOS, Toy
@@ -62,27 +61,31 @@ def test_a_search_that_branches_cannot_stream(search):
 def test_the_penalty_is_that_of_transformers():
     transformers = pytest.importorskip("transformers")
     processor = transformers.RepetitionPenaltyLogitsProcessor(1.7)
-    seen_RL = np.array([[3, 3, 0], [-1, 5, 2]])
+    seen_RL = torch.tensor([[3, 3, 0], [-1, 5, 2]])
     logits_RV = torch.randn(2, 7, generator=torch.Generator().manual_seed(0))
     expected = torch.cat([processor(torch.tensor([row]), one[None]) for row, one in (
         ([3, 0], logits_RV[0]), ([5, 2], logits_RV[1]))])  # fmt: skip
     logprobs_RV = logits_RV.log_softmax(-1)
     normaliser_R = logits_RV.logsumexp(-1)
-    found = Repetition(penalty=1.7).logprobs(logprobs_RV, normaliser_R, seen_RL)
+    rows = RuleRows(torch.arange(2), seen_RL, 2, lambda: normaliser_R)
+    found = penalise(Repetition(penalty=1.7), logprobs_RV, rows)
     torch.testing.assert_close(found, expected.log_softmax(-1))
     of_beams = Repetition(penalty=1.7, of_logits=False)
-    found = of_beams.logprobs(logprobs_RV, normaliser_R, seen_RL)
+    found = penalise(of_beams, logprobs_RV, rows)
     torch.testing.assert_close(found[0, [0, 3]], 1.7 * logprobs_RV[0, [0, 3]])
     torch.testing.assert_close(found[1, [0, 3]], logprobs_RV[1, [0, 3]])
 
 
 def test_prompts_of_any_length_come_before_the_hypotheses():
     batch = SearchBatch(Toy(0).open([0, 1]), LIMITS, None, [0, 1], prompts=[[4, 5, 6], [7]])
-    alive = batch.initial_hypotheses()
-    assert alive.seen_RL.tolist() == [[4, 5, 6], [-1, -1, 7]]
-    assert alive.last_R.tolist() == [6, 7] and alive.written_RL.shape == (2, 0)
-    grown = alive.grow(np.array([1, 0]), np.array([8, 9]), np.zeros(2))
-    assert grown.hypothesis(0, finished=False).tokens == (8,)
+    rules = batch.rules(Repetition(no_repeat=2))
+    assert rules.history_RS.tolist() == [[4, 5, 6], [-1, -1, 7]]
+    rules.select_rows(torch.tensor([1, 0]))
+    rules.advance(torch.tensor([8, 9]))
+    assert rules.history_RS.tolist() == [[-1, -1, 7, 8], [4, 5, 6, 9]]
+    once = batch.rules(Repetition(no_repeat=1))
+    logprobs_RV = once.logprobs(torch.zeros(2, 9), batch.state.normaliser, torch.arange(2), 0)
+    assert [row.isinf().nonzero()[:, 0].tolist() for row in logprobs_RV] == [[4, 5, 6], [7]]
     assert batch.repeated(2).prompts == [[4, 5, 6], [4, 5, 6], [7], [7]]
 
 

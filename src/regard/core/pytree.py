@@ -62,6 +62,22 @@ def move_tensor(tensor: Tensor, device: torch.device | str) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+class AsyncCopy:
+    """Asynchronous device-to-host copy of a tensor."""
+
+    def __init__(self, value: Tensor):
+        self.copy = value.to("cpu", non_blocking=True, copy=True)
+        self.event = torch.cuda.Event() if value.is_cuda else None
+        if self.event is not None:
+            self.event.record(torch.cuda.current_stream(value.device))
+
+    def read(self) -> Tensor:
+        """Copied tensor, after waiting for the copy."""
+        if self.event is not None:
+            self.event.synchronize()
+        return self.copy
+
+
 class TensorTree:
     """Base class of dataclasses of tensors and of other trees."""
 

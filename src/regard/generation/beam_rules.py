@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from regard.core.checks import check_number, check_whole
 from regard.core.errors import BadInput, shown
-from regard.generation.constraints import Repetition, check_repetition
+from regard.generation.constraints import Repetition
 from regard.generation.hypothesis import Hypothesis
 
 Length = Literal["none", "mean", "gnmt", "power"]
@@ -145,7 +146,7 @@ class BeamRules:
             raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {shown(self.stop)}")
         check_whole("the size of a beam", self.size, 1, WIDEST)
         check_whole("best", self.best, 1, WIDEST)
-        check_repetition(self.no_repeat, self.repetition_penalty)
+        _ = self.repetition  # which checks its numbers
         if self.finished is not None:
             check_whole("finished", self.finished, 1)
         if self.follows_transformers and (self.finished is not None or not self.early):
@@ -169,7 +170,7 @@ class BeamRules:
         penalty = self.repetition_penalty
         return ", ".join(parts + [f"repetition penalty {penalty:g}"] * (penalty != 1))
 
-    @property
+    @cached_property
     def repetition(self) -> Repetition:
         """Rules against repetition; a beam of one follows the rules of greedy search."""
         return Repetition(self.no_repeat, self.repetition_penalty, of_logits=self.size == 1)

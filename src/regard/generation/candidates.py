@@ -1,16 +1,13 @@
-"""Continuations of each sentence, the most probable first, by a top-k with defined ties."""
+"""Candidates for the next token: a top-k with defined ties, and the rules of CUDA graphs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.generation.constraints import Constraints
-from regard.generation.hypothesis import ActiveHypotheses
-from regard.generation.step import to_host
+from regard.generation.constraints import Constraints, Repetition
 from regard.layers.kernels.few_rows import jit, triton
 
 if triton is not None:
@@ -89,67 +86,87 @@ def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return 1 + index_V.double() * 2.0**-50, index_V
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Continuations of the active hypotheses, by sentence, the most probable first."""
-
-    sentence: np.ndarray
-    parent: np.ndarray  # the row continued
-    token: np.ndarray
-    logprob: np.ndarray
-
-    @cached_property
-    def place(self) -> np.ndarray:
-        """Rank of each candidate within its sentence, from 0."""
-        return place(self.sentence)
-
-    def select(self, size: int, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
-        """Indices of the candidates that end, and of those that stay active."""
-        ends = constraints.is_end(self.token)
-        ended = np.flatnonzero(ends & (self.place < size))
-        going = np.flatnonzero(~ends)
-        return ended, going[place(self.sentence[going]) < size]
-
-    def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
-        """Hypotheses of the chosen candidates."""
-        return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
-
-    def stuck(self, rows: int) -> np.ndarray:
-        """Rows without any continuation."""
-        return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
-
-
-def rank(
-    alive: ActiveHypotheses, logprobs_RV: Tensor, size: int, constraints: Constraints
-) -> Candidates:
-    """Rank candidates for ``select``; ties go to the earlier parent, then to the lower token.
-
-    A row has at most ``size`` continuations that stay active and one for each EOS.
-    """
-    top, index = topk(logprobs_RV, size + len(constraints.ends))
-    values, tokens = to_host(top), index.cpu().numpy()
-    sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
-    parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
-    parents[sentence_R, slot_R] = np.arange(len(alive))
-    totals = np.full((*parents.shape, values.shape[1]), -np.inf)
-    totals[sentence_R, slot_R] = alive.total_R[:, None] + values
-    totals = totals.reshape(len(parents), -1)  # a sentence's by parent, then by token
-    order = np.argsort(-totals, axis=1, kind="stable")
-    sentence, nth = np.nonzero(np.isfinite(np.take_along_axis(totals, order, axis=1)))
-    slot, at = np.divmod(order[sentence, nth], values.shape[1])
-    parent = parents[sentence, slot]
-    return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
-
-
-def concatenate(parts: Sequence[Candidates]) -> Candidates:
-    """Candidates of different sentences as one table."""
-    names = [field.name for field in fields(Candidates)]
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]
-    order = np.argsort(columns[0], kind="stable")
-    return Candidates(*(column[order] for column in columns))
-
-
 def place(groups: np.ndarray) -> np.ndarray:
     """Index of each entry within its group, from 0; ``groups`` is sorted."""
     sizes = np.bincount(groups)
     return np.arange(len(groups)) - (sizes.cumsum() - sizes)[groups]
+
+
+class DeviceRules:
+    """Rules for next tokens on the device: forbidden tokens, shortest length, repetition penalty.
+
+    Repeated n-grams and prefixes need the host.
+    """
+
+    def __init__(
+        self,
+        constraints: Constraints,
+        rule: Repetition,
+        rows: int,
+        vocab: int,
+        device: torch.device,
+    ):
+        self.constraints, self.repetition = constraints, rule
+        (self.shortest,) = constraints.shortest_of(1).tolist()
+        self.bias_V = torch.zeros(
+            vocab, device=device
+        )  # filled for each batch, as are allowed ends
+        self.ends = torch.tensor(constraints.known_ends, dtype=torch.long, device=device)
+        self.allowed_ends = self.bias_V[self.ends]
+        self.never = torch.full_like(self.allowed_ends, -torch.inf)
+        self.seen_RV: Tensor | None = None
+        if rule.penalises:
+            self.seen_RV = torch.zeros(rows, vocab, dtype=torch.bool, device=device)
+
+    def start(
+        self, forbidden: Sequence[int], prompts: Sequence[Sequence[int]] | None, copies: int
+    ) -> None:
+        """Set the forbidden tokens of a new batch, and its prompts, each for ``copies`` rows."""
+        self.bias_V.zero_()
+        self.bias_V[list(forbidden)] = -torch.inf
+        self.allowed_ends.copy_(self.bias_V[self.ends])
+        if self.seen_RV is None:
+            return
+        self.seen_RV.zero_()
+        for number, prompt in enumerate(prompts or []):
+            rows, tokens = slice(number * copies, (number + 1) * copies), torch.tensor(prompt)
+            self.seen_RV[rows].index_fill_(1, tokens.to(self.seen_RV.device), True)
+
+    def topk(self, logits_RV: Tensor, n: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and ids of the most probable tokens in step ``n``, from 0."""
+        if self.repetition.penalises and not self.repetition.of_logits:
+            return topk(self.logprobs(logits_RV, n), count)
+        logits_RV, bias_V = self._penalised(logits_RV), self._bias(n)
+        if self.constraints.renormalise:
+            logits_RV = logits_RV + bias_V
+        return topk_of_logits(logits_RV, bias_V, count)
+
+    def logprobs(self, logits_RV: Tensor, n: Tensor) -> Tensor:
+        """All log-probabilities of step ``n``, from 0; -inf for forbidden tokens."""
+        bias_V = self._bias(n)
+        if self.repetition.of_logits:
+            logprobs_RV = torch.log_softmax(self._penalised(logits_RV).float(), dim=-1)
+        else:
+            logprobs_RV = self._penalised(torch.log_softmax(logits_RV.float(), dim=-1))
+        logprobs_RV = logprobs_RV + bias_V
+        return logprobs_RV.log_softmax(-1) if self.constraints.renormalise else logprobs_RV
+
+    def advance(self, tokens_R: Tensor, index_R: Tensor | None = None) -> None:
+        """Replace row i by row ``index_R[i]`` with one more token."""
+        if self.seen_RV is None:
+            return
+        if index_R is not None:
+            self.seen_RV.copy_(self.seen_RV[index_R])
+        self.seen_RV.scatter_(1, tokens_R[:, None], True)
+
+    def _bias(self, n: Tensor) -> Tensor:
+        if self.shortest > 1:
+            early = n + 1 < self.shortest
+            now = torch.where(early, self.never, self.allowed_ends)
+            self.bias_V.index_copy_(0, self.ends, now)
+        return self.bias_V
+
+    def _penalised(self, scores_RV: Tensor) -> Tensor:
+        if self.seen_RV is None:
+            return scores_RV
+        return self.repetition.penalised(scores_RV.float(), self.seen_RV)

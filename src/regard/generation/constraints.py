@@ -1,9 +1,13 @@
-"""Constraints on hypotheses: BOS and EOS, lengths, forbidden tokens, prefixes, repetition."""
+"""Constraints on hypotheses: BOS and EOS, lengths, forbidden tokens, prefixes, repetition.
+
+``TokenRules`` composes the rules that a batch uses; each changes log-probabilities of next tokens.
+Rules that a batch does not use cost nothing. ``DeviceRules`` has those that CUDA graphs know.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TypeVar
 
@@ -13,7 +17,7 @@ from torch import Tensor
 
 from regard.core.checks import check_number, check_whole
 from regard.core.errors import BadInput
-from regard.generation.hypothesis import ActiveHypotheses
+from regard.generation.logit_bias import LogitBias
 
 Tokens = TypeVar("Tokens", np.ndarray, Tensor)
 
@@ -43,6 +47,11 @@ class Constraints:
     def ends(self) -> tuple[int, ...]:
         """All tokens that end a text."""
         return self.eos, *self.other_eos
+
+    @property
+    def known_ends(self) -> list[int]:
+        """Tokens of the vocabulary that end a text: without -1, where a model has no EOS."""
+        return [end for end in self.ends if end >= 0]
 
     def is_end(self, tokens: Tokens) -> Tokens:
         """Mask of the tokens that end a text."""
@@ -108,61 +117,6 @@ def table(lists: Sequence[Sequence[int]]) -> np.ndarray:
     return cells_BL
 
 
-def restrict(
-    logprobs_RV: Tensor,
-    alive: ActiveHypotheses,
-    constraints: Constraints,
-    forced_BL: np.ndarray,
-    no_repeat: int = 0,
-) -> None:
-    """Set log-probabilities of forbidden next tokens to -inf, in place.
-
-    A forced token is allowed even if it is forbidden.
-    """
-    n = alive.length + 1  # the number of the next token
-    forced = _forced_next(alive, forced_BL)
-    forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
-    for token in constraints.forbidden:
-        logprobs_RV[:, token] = -torch.inf
-    early = np.flatnonzero(n < constraints.shortest_of(len(forced_BL))[alive.sentence_R])
-    for end in constraints.ends:
-        logprobs_RV[early, end] = -torch.inf
-    if no_repeat:
-        logprobs_RV[repeats(alive.seen_RL, no_repeat)] = -torch.inf
-    if constraints.renormalise:
-        logprobs_RV.copy_(torch.log_softmax(logprobs_RV, dim=-1))
-    if forced:
-        logprobs_RV[forced[0]] = -torch.inf
-        logprobs_RV[forced] = forced_logprobs
-    if constraints.must_end:
-        longest_R = constraints.longest_of(len(forced_BL))[alive.sentence_R]
-        last = np.flatnonzero(longest_R == n)
-        logprobs_RV[last] = -torch.inf
-        logprobs_RV[last, constraints.eos] = 0.0
-
-
-def _forced_next(
-    alive: ActiveHypotheses, forced_BL: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows with a forced next token, and these tokens; None after all prefixes."""
-    if alive.length >= forced_BL.shape[1]:
-        return None
-    next_R = forced_BL[alive.sentence_R, alive.length]
-    rows = np.flatnonzero(next_R >= 0)
-    return rows, next_R[rows]
-
-
-def repeats(tokens_RL: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and tokens of all next tokens that would repeat an n-gram of ``size`` tokens."""
-    length = tokens_RL.shape[1]
-    if length < size:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    runs = np.lib.stride_tricks.sliding_window_view(tokens_RL, size, axis=1)
-    tail = tokens_RL[:, None, length - size + 1 :]
-    rows, at = np.nonzero((runs[:, :, :-1] == tail).all(-1))
-    return rows, runs[rows, at, -1]
-
-
 def check_repetition(no_repeat: int, penalty: float) -> None:
     """Raise BadInput for invalid rules against repetition."""
     check_whole("no_repeat", no_repeat, 0)
@@ -200,19 +154,172 @@ class Repetition:
         grams = [f"no {self.no_repeat}-gram twice"] if self.no_repeat else []
         return grams + [f"repetition penalty {self.penalty:g}"] * self.penalises
 
-    def logprobs(self, logprobs_RV: Tensor, normaliser_R: Tensor, seen_RL: np.ndarray) -> Tensor:
-        """Log-probabilities after the penalty; logits are log-probabilities + ``normaliser_R``."""
-        if not self.penalises:
-            return logprobs_RV
-        seen_RV = torch.zeros(logprobs_RV.shape, dtype=torch.bool, device=logprobs_RV.device)
-        rows, at = np.nonzero(seen_RL >= 0)
-        seen_RV[rows, seen_RL[rows, at]] = True
-        if not self.of_logits:
-            return self.penalised(logprobs_RV, seen_RV)
-        logits_RV = logprobs_RV + normaliser_R[:, None]
-        return torch.log_softmax(self.penalised(logits_RV, seen_RV), dim=-1)
-
     def penalised(self, scores_RV: Tensor, seen_RV: Tensor) -> Tensor:
         """Scores with the penalty on tokens that were seen."""
         lower_RV = torch.where(scores_RV < 0, scores_RV * self.penalty, scores_RV / self.penalty)
         return torch.where(seen_RV, lower_RV, scores_RV)
+
+
+@dataclass
+class RuleRows:
+    """Rows that rules read: the sentence of each, and the tokens of prompt and hypothesis.
+
+    ``history_RS`` has -1 before shorter prompts, and is empty if no rule reads it. ``n`` counts the
+    tokens of each hypothesis so far, ``normaliser`` returns logits minus log-probabilities.
+    """
+
+    sentence_R: Tensor
+    history_RS: Tensor
+    n: int
+    normaliser: Callable[[], Tensor]
+
+
+Rule = Callable[[Tensor, RuleRows], Tensor]
+"""Change of log-probabilities of next tokens, which may overwrite the tensor."""
+
+
+def penalise(repetition: Repetition, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Repetition penalty on tokens of prompt and hypothesis."""
+    vocab = logprobs_RV.shape[1]
+    seen_RV = rows.history_RS.new_zeros(len(logprobs_RV), vocab + 1, dtype=torch.bool)
+    seen_RV.scatter_(1, rows.history_RS.remainder(vocab + 1), True)  # -1: after the last
+    if not repetition.of_logits:
+        return repetition.penalised(logprobs_RV, seen_RV[:, :vocab])
+    logits_RV = logprobs_RV + rows.normaliser()[:, None]
+    return repetition.penalised(logits_RV, seen_RV[:, :vocab]).log_softmax(-1)
+
+
+def add_bias(bias: LogitBias, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Logit bias, presence penalty and frequency penalty."""
+    return bias.logprobs(logprobs_RV, rows.history_RS[:, rows.history_RS.shape[1] - rows.n :])
+
+
+def forbid(tokens_N: Tensor, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Tokens that may never come."""
+    return logprobs_RV.index_fill_(1, tokens_N, -torch.inf)
+
+
+def forbid_early_ends(
+    ends_N: Tensor, shortest_B: Tensor, last: int, logprobs_RV: Tensor, rows: RuleRows
+) -> Tensor:
+    """Tokens that end a text, before token number ``shortest_B``, which is at most ``last``."""
+    if rows.n + 1 >= last:
+        return logprobs_RV
+    early_R1 = (shortest_B[rows.sentence_R] > rows.n + 1)[:, None]
+    ends_RN = logprobs_RV.index_select(1, ends_N).masked_fill_(early_R1, -torch.inf)
+    return logprobs_RV.index_copy_(1, ends_N, ends_RN)
+
+
+def forbid_repeats(size: int, logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Tokens that would repeat an n-gram of ``size`` tokens of prompt and hypothesis."""
+    token_RK, repeats_RK = next_of_repeats(rows.history_RS, size)
+    limit_RK = logprobs_RV.new_full(token_RK.shape, torch.inf).masked_fill_(repeats_RK, -torch.inf)
+    return logprobs_RV.scatter_reduce_(1, token_RK.clamp(min=0), limit_RK, "amin")
+
+
+def next_of_repeats(history_RS: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Tokens after each earlier run of ``size - 1`` tokens, and whether it is the last run too."""
+    if history_RS.shape[1] < size:
+        return history_RS[:, :0], history_RS[:, :0].bool()
+    runs_RKN = history_RS.unfold(1, size, 1)
+    last_R1N = history_RS[:, None, history_RS.shape[1] - size + 1 :]
+    next_RK = runs_RKN[..., -1]
+    return next_RK, (runs_RKN[..., :-1] == last_R1N).all(-1) & (next_RK >= 0)
+
+
+def renormalise(logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Probabilities of allowed tokens, which sum to one."""
+    return logprobs_RV.log_softmax(-1)
+
+
+def force(forced_BL: Tensor, within: Sequence[Rule], logprobs_RV: Tensor, rows: RuleRows) -> Tensor:
+    """Prefixes; their tokens keep the log-probabilities from before the other rules ``within``."""
+    if rows.n >= forced_BL.shape[1]:
+        return changed(logprobs_RV, within, rows)
+    token_R1 = forced_BL[rows.sentence_R, rows.n, None]
+    forced_R1, token_R1 = token_R1 >= 0, token_R1.clamp(min=0)
+    before_R1 = logprobs_RV.gather(1, token_R1)
+    logprobs_RV = changed(logprobs_RV, within, rows)
+    own_R1 = torch.where(forced_R1, before_R1, logprobs_RV.gather(1, token_R1))
+    return logprobs_RV.masked_fill_(forced_R1, -torch.inf).scatter_(1, token_R1, own_R1)
+
+
+def end_at_limit(
+    eos: int, longest_B: Tensor, limits: set[int], logprobs_RV: Tensor, rows: RuleRows
+) -> Tensor:
+    """EOS as the only token at the limit of a hypothesis (one of ``limits``), with log p 0."""
+    if rows.n + 1 not in limits:
+        return logprobs_RV
+    last_R1 = (longest_B[rows.sentence_R] == rows.n + 1)[:, None]
+    eos_R1 = logprobs_RV[:, eos, None].masked_fill(last_R1, 0.0)
+    logprobs_RV.masked_fill_(last_R1, -torch.inf)[:, eos, None] = eos_R1
+    return logprobs_RV
+
+
+def changed(logprobs_RV: Tensor, rules: Sequence[Rule], rows: RuleRows) -> Tensor:
+    """Log-probabilities after rules, one after the other."""
+    for rule in rules:
+        logprobs_RV = rule(logprobs_RV, rows)
+    return logprobs_RV
+
+
+class TokenRules:
+    """Rules of a batch, and the history of its rows."""
+
+    def __init__(
+        self,
+        constraints: Constraints,
+        longest_B: np.ndarray,
+        repetition: Repetition,
+        bias: LogitBias | None = None,
+        forced_BL: np.ndarray | None = None,
+        prompts: Sequence[Sequence[int]] | None = None,
+        device: torch.device | str = "cpu",
+    ):
+        def each(values: Sequence[int] | Sequence[list[int]] | np.ndarray) -> Tensor:
+            return torch.as_tensor(values, dtype=torch.long).to(device)
+
+        sentences = len(longest_B)
+        self.rules, within = list[Rule](), list[Rule]()
+        if repetition.penalises:
+            self.rules.append(partial(penalise, repetition))
+        if bias:
+            self.rules.append(partial(add_bias, bias))
+        if constraints.forbidden:
+            within.append(partial(forbid, each(constraints.forbidden)))
+        shortest_B, ends = constraints.shortest_of(sentences), constraints.known_ends
+        if ends and shortest_B.max(initial=0) > 1:
+            early = each(ends), each(shortest_B), int(shortest_B.max())
+            within.append(partial(forbid_early_ends, *early))
+        if repetition.no_repeat:
+            within.append(partial(forbid_repeats, repetition.no_repeat))
+        if constraints.renormalise:
+            within.append(renormalise)
+        if forced_BL is not None and forced_BL.shape[1]:
+            within = [partial(force, each(forced_BL), within)]
+        self.rules += within
+        if constraints.must_end:
+            limits = each(longest_B), set(longest_B.tolist())
+            self.rules.append(partial(end_at_limit, constraints.eos, *limits))
+        self.reads_history = repetition.penalises or repetition.no_repeat > 0 or bool(bias)
+        self.history_RS = torch.zeros(sentences, 0, dtype=torch.long, device=device)
+        if prompts is not None and self.reads_history:
+            width = max(map(len, prompts), default=0)
+            self.history_RS = each([[-1] * (width - len(row)) + [*row] for row in prompts])
+
+    def logprobs(
+        self, logprobs_RV: Tensor, normaliser: Callable[[], Tensor], sentence_R: Tensor, n: int
+    ) -> Tensor:
+        """Log-probabilities of token ``n + 1`` after the rules, -inf for forbidden tokens."""
+        rows = RuleRows(sentence_R, self.history_RS, n, normaliser)
+        return changed(logprobs_RV, self.rules, rows)
+
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows."""
+        if self.reads_history:
+            self.history_RS = self.history_RS[index_R]
+
+    def advance(self, token_R: Tensor) -> None:
+        """Add a token to each row."""
+        if self.reads_history:
+            self.history_RS = torch.cat([self.history_RS, token_R[:, None]], dim=1)

@@ -240,6 +240,7 @@ class GraphDecodingState(DecodingState):
     """
 
     engine: CudaGraphEngine
+    captures = True
 
     def graphed(
         self, copies: int, key: Hashable, selector: Callable[..., Selector]

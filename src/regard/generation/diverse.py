@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.core.checks import check_number, check_whole
 from regard.core.errors import BadInput
-from regard.generation.beam import Beam, HostBeam, check_beam
+from regard.generation.beam import Beam, check_beam
+from regard.generation.beam_loop import TOKEN, TOTAL, BeamLoop, by_rank
 from regard.generation.beam_rules import WIDEST
-from regard.generation.candidates import Candidates, concatenate, rank
-from regard.generation.hypothesis import ActiveHypotheses, Hypothesis
-from regard.generation.step import Search, SearchBatch, to_host
+from regard.generation.candidates import topk
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.step import Search, SearchBatch
 
 
 @dataclass(frozen=True)
@@ -56,47 +56,62 @@ class Diverse(Search):
         return self.beam.formula
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        hypotheses, count = GroupedBeams(self).search(batch.repeated(self.groups)), self.groups
+        hypotheses, count = GroupedBeams(self, batch.repeated(self.groups)).run(), self.groups
         sentences = (hypotheses[at : at + count] for at in range(0, len(hypotheses), count))
         return [round_robin(groups, self.beam.best, self.beam.sort_key) for groups in sentences]
 
 
-class GroupedBeams(HostBeam):
-    """Beams of all groups; ``penalty_R`` holds the penalties of active hypotheses."""
+KEY, PENALTY = TOTAL + 1, TOTAL + 2  # of a continuation: what ranks it, its part of penalties
 
-    def __init__(self, diverse: Diverse):
-        super().__init__(diverse.beam)
+
+class GroupedBeams(BeamLoop):
+    """Beams of all groups; the groups of a sentence are adjacent."""
+
+    def __init__(self, diverse: Diverse, batch: SearchBatch):
+        super().__init__(diverse.beam, batch)
         self.groups, self.strength = diverse.groups, diverse.strength
-        self.penalty_R: np.ndarray | None = None
-        self.penalty = np.zeros(0)  # of the candidates of a step
 
-    def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
-        size, constraints = self.rules.size, self.batch.constraints
-        penalty_R = np.zeros(len(alive)) if self.penalty_R is None else self.penalty_R
-        sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
-        chosen_BV = logprobs_RV.new_zeros(int(sentence_R[-1]) + 1, logprobs_RV.shape[1])
-        parts = []
-        for group in np.unique(group_R):
-            rows = np.flatnonzero(group_R == group)
-            penalised = replace(alive, total_R=alive.total_R - penalty_R).take(rows)
-            costly_RV = logprobs_RV[rows] - self.strength * chosen_BV[sentence_R[rows]]
-            part = rank(penalised, costly_RV, size, constraints)
-            parts.append(replace(part, parent=rows[part.parent]))
-            chosen = np.concatenate(part.select(size, constraints))
-            at = part.sentence[chosen] // self.groups, part.token[chosen]
-            index = tuple(torch.from_numpy(values).to(chosen_BV.device) for values in at)
-            chosen_BV.index_put_(index, chosen_BV.new_ones(()), accumulate=True)
-        ranked = concatenate(parts)
-        logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
-        self.penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
-        return replace(ranked, logprob=logprob)
+    def continuations(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
+        sentences = len(self.longest_B) // self.groups
+        chosen_SV = logprobs_RV.new_zeros(sentences, logprobs_RV.shape[1])
+        in_groups_R = self.slot_R // self.rules.size
+        sentence_R, group_R = in_groups_R // self.groups, in_groups_R % self.groups
+        every_group, possible = list[Tensor](), list[Tensor]()
+        for group in range(self.groups):
+            rows_R, device = (group_R == group).nonzero()[:, 0], logprobs_RV.device
+            own_RV = logprobs_RV[rows_R.to(device)]
+            costly_RV = own_RV - self.strength * chosen_SV[sentence_R[rows_R].to(device)]
+            costly_RN, tokens_RN = topk(costly_RV, self.count)
+            table = [tokens_RN, own_RV.gather(1, tokens_RN), costly_RN]
+            in_slots = self.in_slots(table, self.slot_R[rows_R])
+            ranked = self._ranked(in_slots[:, group :: self.groups], group)
+            self._count(ranked, chosen_SV)
+            every_group.append(ranked)
+            possible.append(in_slots[2, group :: self.groups, :, 0] > -torch.inf)
+        return torch.stack(every_group, 2).flatten(1, 2), torch.stack(possible, 1).flatten(0, 1)
 
-    def advance(
-        self, alive: ActiveHypotheses, candidates: Candidates
-    ) -> tuple[ActiveHypotheses, np.ndarray]:
-        alive, going = super().advance(alive, candidates)
-        self.penalty_R = self.penalty[going]
-        return alive, going
+    def _ranked(self, columns: Tensor, group: int) -> Tensor:
+        """Continuations of one group of each sentence, ranked by log p minus all penalties."""
+        tokens_SWN, logprobs_SWN, costly_SWN = columns
+        total_SW1 = self.total_BW[group :: self.groups, :, None]
+        penalty_BW = self.grown[-1][PENALTY] if self.grown else torch.zeros_like(self.total_BW)
+        penalty_SW1 = penalty_BW[group :: self.groups, :, None]
+        slot_SWN = self.slot_W[:, None].expand_as(tokens_SWN)
+        key_SWN = total_SW1 - penalty_SW1 + costly_SWN
+        penalties_SWN = (penalty_SW1 + logprobs_SWN - costly_SWN).nan_to_num(0.0)  # empty: NaN
+        places = tokens_SWN, slot_SWN, logprobs_SWN
+        columns = torch.stack([*places, total_SW1 + logprobs_SWN, key_SWN, penalties_SWN])
+        return by_rank(columns, KEY)
+
+    def _count(self, ranked: Tensor, chosen_SV: Tensor) -> None:
+        """Count the tokens of continuations that end or stay active."""
+        ends_SN = self.constraints.is_end(ranked[TOKEN])
+        rank_N = torch.arange(ranked.shape[2])
+        going_SN = (~ends_SN).cumsum(1) <= self.rules.size
+        chosen_SN = torch.where(ends_SN, rank_N < self.rules.size, going_SN)
+        chosen_SN &= ranked[KEY] > -torch.inf
+        tokens_SN = ranked[TOKEN].masked_fill(~chosen_SN, 0).long().to(chosen_SV.device)
+        chosen_SV.scatter_add_(1, tokens_SN, chosen_SN.to(chosen_SV))
 
 
 SortKey = Callable[[Hypothesis], tuple[bool, float]]

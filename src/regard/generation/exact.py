@@ -16,8 +16,8 @@ from regard.core.errors import BadInput
 from regard.generation import beam_rules
 from regard.generation.beam_rules import Length, logprob_to_beat, normalised, rescore
 from regard.generation.constraints import Repetition
-from regard.generation.hypothesis import ActiveHypotheses, Hypothesis
-from regard.generation.step import Search, SearchBatch, select_rows, to_host
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.step import Search, SearchBatch, feed, select_rows, to_host
 
 Optima = list[Hypothesis | None]
 
@@ -55,26 +55,30 @@ class Exact(Search):
         return beam_rules.formula(self.length, self.alpha)
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        ends, best = batch.constraints.ends, self.first(batch.ids)
-        alive = batch.initial_hypotheses()
         if batch.constraints.eos < 0:
             raise BadInput("exact search needs a vocabulary with an end token")
+        ends, best = batch.constraints.ends, self.first(batch.ids)
+        rules, token_R = batch.rules(Repetition(self.no_repeat)), batch.first_tokens
+        prefixes = Prefixes(len(best))
         given_up_B = np.zeros(len(best), dtype=bool)
-        while len(alive):
-            logprobs_RV = batch.step(alive, Repetition(self.no_repeat))
+        while len(token_R):
+            logprobs_RV = feed(batch.state, token_R)
+            rows = torch.from_numpy(prefixes.sentence_R).to(token_R.device), prefixes.length
+            logprobs_RV = rules.logprobs(logprobs_RV, batch.state.normaliser, *rows)
             for eos in ends:
-                self.end(alive, eos, logprobs_RV, best)
-            promising_RV = self.promising(alive, logprobs_RV, batch.longest_B, best)
+                self.end(prefixes, eos, to_host(logprobs_RV[:, eos]), best)
+            promising_RV = self.promising(prefixes, logprobs_RV, batch.longest_B, best)
             promising_RV[:, ends] = False
 
             count_R = promising_RV.sum(1).cpu().numpy()
-            given_up_B |= np.bincount(alive.sentence_R, count_R, len(best)) > self.max_active
-            promising_RV[given_up_B[alive.sentence_R]] = False
-            rows, tokens = at = promising_RV.nonzero(as_tuple=True)
-            parents = rows.cpu().numpy()
-            alive = alive.grow(parents, tokens.cpu().numpy(), to_host(logprobs_RV[at]))
-            if len(alive):
-                select_rows(batch.state, parents)
+            given_up_B |= np.bincount(prefixes.sentence_R, count_R, len(best)) > self.max_active
+            promising_RV[given_up_B[prefixes.sentence_R]] = False
+            parent_R, token_R = at = promising_RV.nonzero(as_tuple=True)
+            prefixes.grow(parent_R.cpu().numpy(), token_R.cpu().numpy(), to_host(logprobs_RV[at]))
+            if len(token_R):
+                select_rows(batch.state, parent_R)
+                rules.select_rows(parent_R)
+                rules.advance(token_R)
         pairs = zip(best, given_up_B, strict=True)
         return [[] if optimum is None or given_up else [optimum] for optimum, given_up in pairs]
 
@@ -84,25 +88,48 @@ class Exact(Search):
         length = self.length, self.alpha
         return [rescore([hyp], *length)[0] if hyp and hyp.finished else None for hyp in known]
 
-    def end(self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: Optima) -> None:
-        """Update ``best`` with the hypotheses that end at this step."""
-        every_R = np.arange(len(alive))
-        ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
-        score_R = normalised(ended.total_R, ended.length, self.length, self.alpha)
-        for row in np.flatnonzero(score_R > _scores(best)[alive.sentence_R]).tolist():
-            sentence, score = alive.sentence_R[row], float(score_R[row])
+    def end(self, prefixes: "Prefixes", eos: int, logprob_R: np.ndarray, best: Optima) -> None:
+        """Update ``best`` with the prefixes that end at this step."""
+        total_R, sentence_R = prefixes.total_R + logprob_R, prefixes.sentence_R
+        score_R = normalised(total_R, prefixes.length + 1, self.length, self.alpha)
+        for row in np.flatnonzero(score_R > _scores(best)[sentence_R]).tolist():
+            sentence, score = sentence_R[row], float(score_R[row])
             before = best[sentence]
             if before is None or score > before.score:
-                best[sentence] = ended.hypothesis(row, finished=True, score=score)
+                tokens = tuple(prefixes.tokens_RL[row].tolist())
+                each = *prefixes.logprobs_RL[row].tolist(), float(logprob_R[row])
+                best[sentence] = Hypothesis(tokens, float(total_R[row]), score, each, True)
 
     def promising(
-        self, alive: ActiveHypotheses, logprobs_RV: Tensor, longest_B: np.ndarray, best: Optima
+        self, prefixes: "Prefixes", logprobs_RV: Tensor, longest_B: np.ndarray, best: Optima
     ) -> Tensor:
         """Mask of the continuations that may still lead to a better score."""
-        longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
-        needed_R = logprob_to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
-        needed_R[longest_R == alive.length + 1] = np.inf  # no place is left for EOS
+        longest_R, score_R = longest_B[prefixes.sentence_R], _scores(best)[prefixes.sentence_R]
+        needed_R = logprob_to_beat(score_R, longest_R, self.length, self.alpha) - prefixes.total_R
+        needed_R[longest_R == prefixes.length + 1] = np.inf  # no place is left for EOS
         return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
+
+
+class Prefixes:
+    """Active prefixes of one length."""
+
+    def __init__(self, sentences: int):
+        self.sentence_R, self.total_R = np.arange(sentences), np.zeros(sentences)
+        self.tokens_RL, self.logprobs_RL = np.zeros((sentences, 0), int), np.zeros((sentences, 0))
+
+    @property
+    def length(self) -> int:
+        """Number of tokens so far."""
+        return self.tokens_RL.shape[1]
+
+    def grow(self, parent_R: np.ndarray, token_R: np.ndarray, logprob_R: np.ndarray) -> None:
+        """Replace row i by row ``parent_R[i]`` with one more token."""
+        self.sentence_R, self.total_R = (
+            self.sentence_R[parent_R],
+            self.total_R[parent_R] + logprob_R,
+        )
+        self.tokens_RL = np.column_stack([self.tokens_RL[parent_R], token_R])
+        self.logprobs_RL = np.column_stack([self.logprobs_RL[parent_R], logprob_R])
 
 
 def _scores(best: Optima) -> np.ndarray:

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.generation.candidates import topk
+from regard.generation.candidates import DeviceRules, topk
 from regard.generation.constraints import check_repetition
-from regard.generation.device_rules import DeviceRules
 from regard.generation.logit_bias import NO_BIAS, LogitBias
 from regard.generation.token_loop import TokenChoice, TokenSearch
 

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,16 +51,16 @@ class LogitBias:
         rules += [f"presence penalty {self.presence:g}"] if self.presence else []
         return rules + ([f"frequency penalty {self.frequency:g}"] if self.frequency else [])
 
-    def logprobs(self, logprobs_RV: Tensor, written_RL: np.ndarray) -> Tensor:
+    def logprobs(self, logprobs_RV: Tensor, written_RL: Tensor) -> Tensor:
         """Log-probabilities after the changes, given the tokens of each hypothesis."""
         changed_RV = logprobs_RV.clone()
         if self.by_token:
             tokens_N, numbers_N = self._added_to(changed_RV)
             changed_RV.index_add_(1, tokens_N, numbers_N.expand(len(changed_RV), -1))
         if self.presence or self.frequency:
-            written = torch.from_numpy(written_RL).to(changed_RV.device)
             counts_RV = torch.zeros_like(changed_RV)
-            counts_RV.scatter_add_(1, written, torch.ones_like(written, dtype=counts_RV.dtype))
+            ones_RL = torch.ones_like(written_RL, dtype=counts_RV.dtype)
+            counts_RV.scatter_add_(1, written_RL, ones_RL)
             changed_RV -= self.frequency * counts_RV + self.presence * (counts_RV > 0)
         return changed_RV.log_softmax(-1)
 

@@ -97,10 +97,7 @@ class Sample(TokenSearch):
     def _weights(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Unnormalised probabilities of the candidates, and their ids."""
         values, index = self.shortlist(logprobs_RV)
-        weights = torch.softmax(values.double() / self.temperature, dim=1)
-        if self.top_p < 1:
-            weights = weights.masked_fill(weights.cumsum(1) - weights >= self.top_p, 0)
-        return weights, index
+        return weights_of(values, self.temperature, self.top_p if self.top_p < 1 else None), index
 
     def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and ids of the candidates, sorted if the order matters."""
@@ -125,6 +122,16 @@ class NumberedSample(Sample):
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
         return super().uniforms(sentence, self.number + number, steps)
+
+
+def weights_of(
+    values_RC: Tensor, temperature: float | Tensor, top_p: float | Tensor | None
+) -> Tensor:
+    """Unnormalised probabilities of candidates by temperature and top_p (numbers, or a column)."""
+    weights_RC = torch.softmax(values_RC.double() / temperature, dim=1)
+    if top_p is None:
+        return weights_RC
+    return weights_RC.masked_fill(weights_RC.cumsum(1) - weights_RC >= top_p, 0)
 
 
 def draw(weights: Tensor, index: Tensor, draws_R: Tensor) -> Tensor:

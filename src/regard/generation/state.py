@@ -116,6 +116,8 @@ class DecodingState:
         self._normaliser_R = logits_RV[:, 0] - logprobs_RV[:, 0]
         return logprobs_RV
 
+    captures = False
+
     def graphed(self, copies: int, key: Hashable, selector: Callable[..., object]) -> Any:
         """Decoder whose steps are CUDA graphs: None in this state."""
         return None

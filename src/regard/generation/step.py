@@ -13,12 +13,13 @@ from torch import Tensor
 
 from regard.core.cancellation import check_wanted
 from regard.core.errors import BadInput
-from regard.generation.constraints import Constraints, Repetition, restrict, table
-from regard.generation.hypothesis import ActiveHypotheses, Hypothesis
-from regard.generation.logit_bias import NO_BIAS, LogitBias
+from regard.generation.constraints import Constraints, Repetition, TokenRules, table
+from regard.generation.hypothesis import Hypothesis, StopTest
+from regard.generation.logit_bias import LogitBias
 from regard.text.continuation import Decode
 
 Selector = TypeVar("Selector")
+AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
 NewSelector = Callable[[int, int, int, torch.device], Selector]
 
 
@@ -64,6 +65,8 @@ class SearchState(Protocol):
         """Logits of the last step minus its log-probabilities, (R,); 0 without logits."""
         return torch.zeros(self.rows, device=self.device)
 
+    captures: bool = False  # whether ``graphed`` may return a decoder
+
     def graphed(
         self, copies: int, key: Hashable, selector: NewSelector[Selector]
     ) -> "DeviceDecoder[Selector] | None":
@@ -72,10 +75,6 @@ class SearchState(Protocol):
         ``selector(sentences, steps, vocab, device)`` makes its token selector.
         """
         return None
-
-
-StopTest = Callable[[Sequence[int]], bool]
-"""Test whether a hypothesis of these tokens ends here, without EOS."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class SearchBatch:
     def repeated(self, copies: int) -> "SearchBatch":
         """Batch with ``copies`` of each sentence, adjacent, as rows of the same state."""
         each = np.repeat(np.arange(len(self.ids)), copies)
-        select_rows(self.state, each)
+        select_rows(self.state, torch.from_numpy(each))
         return replace(
             self,
             constraints=self.constraints.repeated(len(self.ids), copies),
@@ -116,40 +115,15 @@ class SearchBatch:
             prompts=_repeated(self.prompts, copies),
         )
 
-    def initial_hypotheses(self) -> ActiveHypotheses:
-        """One empty hypothesis per sentence."""
-        if self.prompts is None:
-            return ActiveHypotheses.initial(self.constraints.bos_of(len(self.ids))[:, None])
-        width = max(map(len, self.prompts), default=0) + 1
-        padded = [[-1] * (width - len(prompt)) + [*prompt] for prompt in self.prompts]
-        return ActiveHypotheses.initial(np.array(padded))
+    @property
+    def first_tokens(self) -> Tensor:
+        """First token fed, for each sentence."""
+        return torch.from_numpy(self.constraints.bos_of(len(self.ids))).to(self.state.device)
 
-    def step(self, alive: ActiveHypotheses, repetition: Repetition) -> Tensor:
-        """Feed the last tokens; return log-probabilities_RV, -inf for forbidden tokens."""
-        logprobs_RV = feed(self.state, alive.last_R)
-        return self.restricted(logprobs_RV, self.state.normaliser, alive, repetition)
-
-    def restricted(
-        self,
-        logprobs_RV: Tensor,
-        normaliser: Callable[[], Tensor],
-        alive: ActiveHypotheses,
-        repetition: Repetition,
-        bias: LogitBias = NO_BIAS,
-    ) -> Tensor:
-        """Log-probabilities_RV of a step after the rules, -inf for forbidden tokens."""
-        if repetition.penalises:
-            logprobs_RV = repetition.logprobs(logprobs_RV, normaliser(), alive.seen_RL)
-        if bias:
-            logprobs_RV = bias.logprobs(logprobs_RV, alive.written_RL)
-        restrict(logprobs_RV, alive, self.constraints, self.forced_BL, repetition.no_repeat)
-        return logprobs_RV
-
-    def stopped(self, rows: ActiveHypotheses) -> np.ndarray:
-        """Mask of the rows that end by the stop test."""
-        if self.stop_test is None:
-            return np.zeros(len(rows), dtype=bool)
-        return np.array([self.stop_test(row) for row in rows.written_RL.tolist()], dtype=bool)
+    def rules(self, repetition: Repetition, bias: LogitBias | None = None) -> TokenRules:
+        """Rules for the next tokens of one hypothesis per sentence."""
+        limits = self.constraints, self.longest_B, repetition, bias
+        return TokenRules(*limits, self.forced_BL, self.prompts, self.state.device)
 
 
 def _repeated(lists: Sequence[Sequence[int]] | None, copies: int) -> list[Sequence[int]] | None:
@@ -234,16 +208,17 @@ def run(steps: TokenSteps) -> list[list[Hypothesis]]:
             return end.value
 
 
-def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
-    """Step a state with tokens on the host."""
+def feed(state: SearchState, tokens_R: Tensor) -> Tensor:
+    """Step a state, unless its results are no longer wanted."""
     check_wanted()
-    return state.step(torch.from_numpy(tokens_R).to(state.device))
+    return state.step(tokens_R)
 
 
-def select_rows(state: SearchState, index_R: np.ndarray) -> None:
-    """Select rows of a state by indices on the host, unless nothing changes."""
-    if not np.array_equal(index_R, np.arange(state.rows)):
-        state.select_rows(torch.from_numpy(index_R).to(state.device))
+def select_rows(state: SearchState, index_R: Tensor) -> None:
+    """Select rows of a state, unless nothing changes."""
+    every_R = torch.arange(state.rows, device=index_R.device)
+    if len(index_R) != len(every_R) or not torch.equal(index_R, every_R):
+        state.select_rows(index_R.to(state.device))
 
 
 def to_host(logprobs: Tensor) -> np.ndarray:
@@ -270,9 +245,9 @@ def score(
     last_R = constraints.bos_of(len(targets))
     for at in range(target_BL.shape[1]):
         going = np.flatnonzero(target_BL[sentence_R, at] >= 0)
-        select_rows(state, going)
+        select_rows(state, torch.from_numpy(going))
         sentence_R = sentence_R[going]
-        logprobs_RV = feed(state, last_R[going])
+        logprobs_RV = feed(state, torch.from_numpy(last_R[going]).to(state.device))
         last_R = target_BL[sentence_R, at]
         scores_BL[sentence_R, at] = to_host(logprobs_RV[np.arange(len(last_R)), last_R])
     return [row[: len(target) + 1].tolist() for row, target in zip(scores_BL, targets, strict=True)]

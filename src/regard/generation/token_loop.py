@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.pytree import AsyncCopy
+from regard.generation.candidates import DeviceRules
 from regard.generation.constraints import Constraints, Repetition
-from regard.generation.device_rules import AHEAD, AsyncCopy, DeviceRules
-from regard.generation.hypothesis import Hypothesis, by_sentence
+from regard.generation.hypothesis import Hypothesis, RowTokens, by_sentence
 from regard.generation.logit_bias import LogitBias
 from regard.generation.step import (
+    AHEAD,
     DeviceDecoder,
     NextTokens,
     Search,
@@ -28,10 +30,7 @@ from regard.generation.step import (
     feed,
     run,
     select_rows,
-    to_host,
 )
-
-NONE = -1  # in place of a token, of a row that has ended
 
 
 class TokenChoice(NamedTuple):
@@ -98,84 +97,102 @@ class TokenSearch(Search):
         return run(self.steps(batch))
 
     def steps(self, batch: SearchBatch) -> TokenSteps:
-        on_device = steps_on_device(self, batch)
+        on_device = steps_on_device(self, batch) if batch.state.captures else None
         return (yield from self._steps_on_host(batch) if on_device is None else on_device)
 
     def _steps_on_host(self, batch: SearchBatch) -> TokenSteps:
         """Yield the tokens of each step; return ``copies`` hypotheses for each sentence."""
         rows = TokenRows(self, batch)
         while len(rows):
-            logprobs_RV = feed(batch.state, rows.last_R)
-            tokens, going = rows.choose(logprobs_RV, batch.state.normaliser)
+            logprobs_RV = feed(batch.state, rows.token_R)
+            tokens, going_R = rows.extend(logprobs_RV, batch.state.normaliser)
             yield tokens
             if len(rows):
-                select_rows(batch.state, going)
+                select_rows(batch.state, going_R)
         return rows.hypotheses()
 
 
-class TokenRows:
-    """Hypotheses of a token search between two steps of a state, which may have other rows too."""
+class HostRows:
+    """Hypotheses of a batch on the host, ``copies`` of each sentence; ``live`` ones go on."""
 
-    def __init__(self, search: TokenSearch, batch: SearchBatch):
-        self.search, self.batch = search, batch.repeated(search.copies)
-        self.alive = self.batch.initial_hypotheses()
-        steps = int(self.batch.longest_B.max(initial=0))
-        self.draws_RL = search.draws(batch.ids, steps)
-        self.results: dict[int, Hypothesis] = {}
+    def __init__(self, batch: SearchBatch, copies: int):
+        ends, self.copies = batch.constraints.ends, copies
+        longest_R = np.repeat(batch.longest_B, copies).tolist()
+        self.rows = [RowTokens(longest, ends, batch.stop_test) for longest in longest_R]
+        self.live = list(range(len(self.rows)))
 
-    def __len__(self) -> int:
-        return len(self.alive)
-
-    @property
-    def last_R(self) -> np.ndarray:
-        """Tokens to be fed in the next step."""
-        return self.alive.last_R
-
-    def choose(
-        self, logprobs_RV: Tensor, normaliser: Callable[[], Tensor]
-    ) -> tuple[NextTokens, np.ndarray]:
-        """Choose the next token of each row; also the rows that go on, by their indices."""
-        batch, alive = self.batch, self.alive
-        rules = self.search.repetition, self.search.logit_bias
-        logprobs_RV = batch.restricted(logprobs_RV, normaliser, alive, *rules)
-        draws_R = torch.from_numpy(self.draws_RL[alive.sentence_R, alive.length])
-        token_R = self.search.choose(logprobs_RV, draws_R.to(logprobs_RV.device))
-        logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
-        grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
-        stuck = ~np.isfinite(logprob_R)
-        ended = batch.constraints.is_end(grown.last_R) & ~stuck
-        at_limit = batch.longest_B[grown.sentence_R] == grown.length
-        over = stuck | ended | at_limit | batch.stopped(grown)
-        for row in np.flatnonzero(over).tolist():
-            last, number = alive if stuck[row] else grown, int(alive.sentence_R[row])
-            self.results[number] = last.hypothesis(row, finished=bool(ended[row]))
-        selected = np.flatnonzero(~stuck)
-        tokens = NextTokens(grown.sentence_R[selected].tolist(), grown.last_R[selected].tolist())
-        going = np.flatnonzero(~over)
-        self.alive = grown.take(going)
-        return tokens, going
-
-    def drop(self, sentence: int) -> np.ndarray:
-        """Drop the hypotheses of a sentence; the rows that go on, by their indices."""
-        going = np.flatnonzero(self.alive.sentence_R // self.search.copies != sentence)
-        self.alive = self.alive.take(going)
-        return going
+    def add(self, latest_R2: np.ndarray) -> NextTokens:
+        """Add a token with its log-probability to each live hypothesis; return the tokens."""
+        rows, tokens = list[int](), list[int]()
+        for number, (token, logprob) in zip(self.live, latest_R2.tolist(), strict=True):
+            if self.rows[number].add(int(token), logprob):
+                rows.append(number)
+                tokens.append(int(token))
+        self.live = [number for number in self.live if not self.rows[number].has_ended]
+        return NextTokens(rows, tokens)
 
     def has_ended(self, sentence: int) -> bool:
         """Whether all hypotheses of a sentence have ended."""
-        return all(number in self.results for number in self._numbers(sentence))
+        return all(row.has_ended for row in self._rows(sentence))
 
     def nbest(self, sentence: int) -> list[Hypothesis]:
-        """Hypotheses of a sentence that has ended, the most probable first."""
-        results = [self.results[number] for number in self._numbers(sentence)]
-        return by_sentence(results, self.search.copies)[0]
+        """Hypotheses of a sentence, the most probable first."""
+        hypotheses = [row.hypothesis for row in self._rows(sentence)]
+        return by_sentence(hypotheses, self.copies)[0]
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """Hypotheses of all sentences, the most probable first."""
-        return [self.nbest(n) for n in range(len(self.batch.ids) // self.search.copies)]
+        return [self.nbest(n) for n in range(len(self.rows) // self.copies)]
 
-    def _numbers(self, sentence: int) -> range:
-        return range(sentence * self.search.copies, (sentence + 1) * self.search.copies)
+    def _rows(self, sentence: int) -> list[RowTokens]:
+        return self.rows[sentence * self.copies : (sentence + 1) * self.copies]
+
+
+class TokenRows(HostRows):
+    """Rows of a token search between two steps of a state, which may have other rows too."""
+
+    def __init__(self, search: TokenSearch, batch: SearchBatch):
+        super().__init__(batch, search.copies)
+        self.search, self.n, repeated = search, 0, batch.repeated(search.copies)
+        self.rules = repeated.rules(search.repetition, search.logit_bias)
+        self.token_R = repeated.first_tokens
+        self.number_R = torch.arange(len(self.rows), device=self.token_R.device)
+        draws_RL = search.draws(batch.ids, int(batch.longest_B.max(initial=0)))
+        self.draws_RL = torch.from_numpy(draws_RL).to(self.token_R.device)
+
+    def __len__(self) -> int:
+        return len(self.token_R)
+
+    def extend(
+        self, logprobs_RV: Tensor, normaliser: Callable[[], Tensor]
+    ) -> tuple[NextTokens, Tensor]:
+        """Choose the next token of each row; also the rows that go on, by their indices."""
+        logprobs_RV = self.rules.logprobs(logprobs_RV, normaliser, self.number_R, self.n)
+        self.token_R = self.search.choose(logprobs_RV, self.draws_RL[self.number_R, self.n])
+        logprob_R = logprobs_RV.gather(1, self.token_R[:, None])[:, 0]
+        self.rules.advance(self.token_R)
+        numbers, self.n = self.live, self.n + 1
+        latest_R2 = torch.stack([self.token_R.double(), logprob_R.double()], 1)
+        tokens = self.add(latest_R2.cpu().numpy())
+        return tokens, self._select(np.flatnonzero(np.isin(numbers, self.live)))
+
+    def drop(self, sentence: int) -> Tensor:
+        """Drop the hypotheses of a sentence; return the rows that go on, by their indices."""
+        going = [at for at, number in enumerate(self.live) if number // self.copies != sentence]
+        self.live = [self.live[at] for at in going]
+        return self._select(np.array(going, dtype=np.int64))
+
+    def clear(self) -> None:
+        """Drop all hypotheses."""
+        self.live = []
+        self._select(np.zeros(0, dtype=np.int64))
+
+    def _select(self, going: np.ndarray) -> Tensor:
+        if len(going) < len(self):
+            index_R = torch.from_numpy(going).to(self.token_R.device)
+            self.token_R, self.number_R = self.token_R[index_R], self.number_R[index_R]
+            self.rules.select_rows(index_R)
+        return torch.from_numpy(going)
 
 
 def steps_on_device(search: TokenSearch, batch: SearchBatch) -> TokenSteps | None:
@@ -200,57 +217,16 @@ def _steps(
     sentences, steps = len(batch.ids), int(batch.longest_B.max(initial=0))
     decoder.feed(torch.from_numpy(batch.constraints.bos_of(sentences)))
     decoder.selector.start(batch, search.draws(batch.ids, steps))
-    host_tokens = HostTokens(batch, search.copies)
-    copies: deque[AsyncCopy] = deque()
+    rows, copies = HostRows(batch, search.copies), deque[AsyncCopy]()
     for step in range(steps + AHEAD):
         if step < steps:
             decoder.step()
-            copies.append(AsyncCopy(decoder.selector.latest_R))
+            copies.append(AsyncCopy(decoder.selector.latest_R2))
         if step >= AHEAD and copies:
-            yield host_tokens.add(copies.popleft().read().numpy())
-            if not host_tokens.live:
+            yield rows.add(copies.popleft().read().numpy()[rows.live])
+            if not rows.live:
                 break
-    return by_sentence(host_tokens.hypotheses(decoder.selector.logprob_LR), search.copies)
-
-
-class HostTokens:
-    """Host-side copy of the tokens of all rows, and the rows that have not ended."""
-
-    def __init__(self, batch: SearchBatch, copies: int):
-        self.batch, self.longest_R = batch, np.repeat(batch.longest_B, copies).tolist()
-        self.tokens: list[list[int]] = [[] for _ in self.longest_R]
-        self.live = list(range(len(self.tokens)))
-
-    def add(self, latest_R: np.ndarray) -> NextTokens:
-        """Add one more token to each row that has not ended."""
-        rows = [row for row in self.live if latest_R[row] != NONE]
-        new = latest_R[rows].tolist()
-        for row, token in zip(rows, new, strict=True):
-            self.tokens[row].append(token)
-        self.live = [row for row in rows if not self._has_ended(row)]
-        return NextTokens(rows, new)
-
-    def _has_ended(self, row: int) -> bool:
-        tokens, test = self.tokens[row], self.batch.stop_test
-        at_end = self._at_eos(tokens) or len(tokens) == self.longest_R[row]
-        return at_end or (test is not None and test(tokens))
-
-    def _at_eos(self, tokens: list[int]) -> bool:
-        return bool(tokens) and tokens[-1] in self.batch.constraints.ends
-
-    def hypotheses(self, logprob_LR: Tensor) -> list[Hypothesis]:
-        """Hypotheses of all rows, with the log-probabilities of their tokens."""
-        steps = max(map(len, self.tokens), default=0)
-        logprob_RL = logprob_LR[:steps, : len(self.tokens)].double().T.cpu().numpy()
-        return [self._hypothesis(*pair) for pair in zip(self.tokens, logprob_RL, strict=True)]
-
-    def _hypothesis(self, tokens: list[int], logprob_L: np.ndarray) -> Hypothesis:
-        logprobs = logprob_L[: len(tokens)]
-        if np.isnan(logprobs).any():
-            raise FloatingPointError("the model's log-probabilities are not numbers")
-        finished, total = self._at_eos(tokens), float(logprobs.sum())
-        text = tokens[:-1] if finished else tokens
-        return Hypothesis(tuple(text), total, total, tuple(logprobs.tolist()), finished)
+    return rows.hypotheses()
 
 
 class DeviceTokens:
@@ -273,18 +249,15 @@ class DeviceTokens:
         self.search, self.constraints, self.copies = search, constraints, copies
         self.rules = DeviceRules(constraints, search.repetition, rows, vocab, device)
         self.n, self.longest_R = table(1), table(rows)
-        self.ended_R, self.latest_R = table(rows, dtype=torch.bool), table(rows)
-        self.logprob_LR = table(capacity, rows, dtype=torch.float32)
+        self.latest_R2 = table(rows, 2, dtype=torch.float64)  # token and log-probability
         self.draws_LR = table(capacity, rows, dtype=torch.float64)
 
     def start(self, batch: SearchBatch, draws: np.ndarray) -> None:
-        """Start a batch; unused rows have ended from the start."""
+        """Start a batch; rows that it does not use select tokens that nobody reads."""
         rows, steps = draws.shape
         longest_R = torch.from_numpy(np.repeat(batch.longest_B, self.copies))
         self.longest_R[:rows] = longest_R.to(self.longest_R.device)
         self.draws_LR[:steps, :rows] = torch.tensor(draws.T).to(self.draws_LR.device)
-        self.ended_R.fill_(True)
-        self.ended_R[:rows] = False
         self.n.zero_()
         self.rules.start(batch.constraints.forbidden, batch.prompts, self.copies)
 
@@ -292,14 +265,12 @@ class DeviceTokens:
         """Select the next token of each row; the second result is None, as rows stay in place."""
         draws_R = self.draws_LR.index_select(0, self.n)[0]
         logprob_R, token_R = self.search.select(self.rules, logits_RV, self.n, draws_R)
-        at_limit_R = self.longest_R == self.n + 1
         if self.constraints.must_end:
+            at_limit_R = self.longest_R == self.n + 1
             token_R = token_R.masked_fill(at_limit_R, self.constraints.eos)
             logprob_R = logprob_R.masked_fill(at_limit_R, 0.0)
-        self.ended_R |= logprob_R == -torch.inf  # no token may follow
-        self.latest_R.copy_(token_R.masked_fill(self.ended_R, NONE))
-        self.ended_R |= self.constraints.is_end(token_R) | at_limit_R
-        self.logprob_LR.index_copy_(0, self.n, logprob_R[None])
+        self.latest_R2[:, 0] = token_R
+        self.latest_R2[:, 1] = logprob_R
         self.rules.advance(token_R)
         self.n += 1
         return token_R, None

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import groupby
 from typing import cast
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from regard.core.errors import BadInput
 from regard.generation import DecodingState
@@ -174,44 +174,44 @@ class CohortBatch:
                     self._drop(cohort, number)
 
     def _drop(self, dropped: Cohort, number: int) -> None:
-        index, start = [], 0
+        index, start = list[Tensor](), 0
         for cohort in self.cohorts:
             size = len(cohort.tokens)
-            going = cohort.tokens.drop(number) if cohort is dropped else np.arange(size)
-            index.append(going + start)
+            going_R = cohort.tokens.drop(number) if cohort is dropped else torch.arange(size)
+            index.append(going_R + start)
             start += size
-        self._select(np.concatenate(index))
+        self._select(index)
 
     def step(self) -> list[StepOutput]:
         """Decode one token of every row."""
         if self.state is None:
             return []
-        logprobs_RV = feed(self.state, np.concatenate([c.tokens.last_R for c in self.cohorts]))
-        normaliser_R, index, start = self.state.normaliser(), [], 0
+        logprobs_RV = feed(self.state, torch.cat([c.tokens.token_R for c in self.cohorts]))
+        normaliser_R, index, start = self.state.normaliser(), list[Tensor](), 0
         outputs = list[StepOutput]()
         for cohort in self.cohorts:
             rows = slice(start, start + len(cohort.tokens))
             start = rows.stop
             try:
                 own_R = partial(normaliser_R.__getitem__, rows)
-                tokens, going = cohort.tokens.choose(logprobs_RV[rows], own_R)
+                tokens, going_R = cohort.tokens.extend(logprobs_RV[rows], own_R)
             except FloatingPointError as error:
                 outputs += [member.failure(error) for member in cohort.members if member]
-                cohort.tokens.alive = cohort.tokens.alive.take(np.zeros(0, dtype=np.int64))
+                cohort.tokens.clear()
                 continue
-            index.append(going + rows.start)
+            index.append(going_R + rows.start)
             outputs += self._streamed(cohort, tokens.rows, tokens.tokens)
             outputs += self._results(cohort)
-        self._select(np.concatenate([*index, np.zeros(0, dtype=np.int64)]))
+        self._select(index)
         return outputs
 
-    def _select(self, index_R: np.ndarray) -> None:
+    def _select(self, index: list[Tensor]) -> None:
         """Keep these rows of the state, and the cohorts that have rows."""
         self.cohorts = [cohort for cohort in self.cohorts if len(cohort.tokens)]
-        if not len(index_R):
+        if not self.cohorts:
             self.state = None
         elif self.state is not None:
-            select_rows(self.state, index_R)
+            select_rows(self.state, torch.cat(index))
 
     def _streamed(self, cohort: Cohort, rows: list[int], tokens: list[int]) -> list[StepOutput]:
         """New text of rows that are streamed; of several samples, the first is."""

@@ -4,7 +4,6 @@ The host launches a step before it reads the tokens of the step before, so that 
 wait for it. A row that has ended is therefore computed once more, and its token is ignored.
 """
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,49 +14,29 @@ import numpy as np
 import torch
 
 from regard.core.errors import BadInput
-from regard.core.pytree import move_tensor
-from regard.generation.device_rules import AsyncCopy
-from regard.generation.hypothesis import Hypothesis, by_sentence
-from regard.generation.slot_tokens import LEVELS, SlotSettings, SlotTokens
-from regard.generation.slots import SlotDecoder, SlotRow, slot_capacity
-from regard.generation.step import StopTest
+from regard.core.pytree import AsyncCopy, move_tensor
+from regard.generation.hypothesis import RowTokens, StopTest, by_sentence
+from regard.generation.slots import (
+    LEVELS,
+    SlotDecoder,
+    SlotRow,
+    SlotSettings,
+    SlotTokens,
+    slot_capacity,
+)
 from regard.inference.generator import Generator
 from regard.inference.session_row import SessionRow, StepOutput, Ticket
 
 STEPS_AHEAD = 1  # that are launched before the tokens of a step are read
 
 
-@dataclass(eq=False)
-class SlotHypothesis:
-    """Tokens of one hypothesis so far, in its slot."""
+@dataclass(eq=False, kw_only=True)
+class SlotHypothesis(RowTokens):
+    """One hypothesis of a member, in its slot."""
 
     member: "SlotMember"
     slot: int
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
     launched: int = 0  # steps, of which some have not been read
-    has_ended: bool = False
-
-    def add(self, token: int, logprob: float) -> bool:
-        """Add the token of a step; whether it is part of the text."""
-        if math.isnan(logprob):
-            raise FloatingPointError("the model's log-probabilities are not numbers")
-        if logprob == -math.inf:  # no token may follow
-            self.has_ended = True
-            return False
-        self.tokens.append(token)
-        self.logprobs.append(logprob)
-        member = self.member
-        over = token in member.ends or len(self.tokens) == member.longest
-        self.has_ended = over or (member.stop_test is not None and member.stop_test(self.tokens))
-        return True
-
-    @property
-    def result(self) -> Hypothesis:
-        """The hypothesis at its end."""
-        finished = bool(self.tokens) and self.tokens[-1] in self.member.ends
-        tokens, total = self.tokens[:-1] if finished else self.tokens, sum(self.logprobs)
-        return Hypothesis(tuple(tokens), total, total, tuple(self.logprobs), finished)
 
 
 @dataclass(eq=False)
@@ -126,7 +105,8 @@ class SlotBatch:
                 others.append(row)
                 continue
             slots = [heappop(self.free) for _ in range(row.places)]
-            member.hypotheses = [SlotHypothesis(member, slot) for slot in slots]
+            limits = member.longest, member.ends, member.stop_test
+            member.hypotheses = [SlotHypothesis(*limits, member=member, slot=n) for n in slots]
             members.append(member)
         if members:
             self._start(members)
@@ -221,7 +201,7 @@ class SlotBatch:
             if is_text and row.text is not None and hypothesis is member.hypotheses[0]:
                 outputs += row.streamed(int(token))
             if hypothesis.has_ended and member.has_ended:
-                nbest = by_sentence([each.result for each in member.hypotheses], row.places)[0]
+                nbest = by_sentence([each.hypothesis for each in member.hypotheses], row.places)[0]
                 outputs.append(row.result(nbest))
                 self.cancel(row.ticket)
         return outputs

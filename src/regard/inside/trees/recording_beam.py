@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from torch import Tensor
 
 from regard.core.errors import BadInput
-from regard.generation.beam import Beam, HostBeam
+from regard.generation.beam import Beam
+from regard.generation.beam_loop import BeamLoop
 from regard.generation.beam_rules import Length, formula, normalised, rescore
-from regard.generation.candidates import Candidates
-from regard.generation.hypothesis import ActiveHypotheses, Hypothesis
-from regard.generation.step import SearchBatch
+from regard.generation.hypothesis import Hypothesis
+from regard.generation.step import Search, SearchBatch
 from regard.inference.translator import Translator
 from regard.inside.trees.beam_tree import BeamTree, LengthRuleChoice
 from regard.inside.trees.tree_nodes import ENDED, BeamNode, Fate, TreeHypothesis
@@ -37,64 +38,76 @@ def record_tree(
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
 
 
-class RecordingBeam(HostBeam):
+class RecordingBeam(Search):
     """Beam search for one sentence that records every candidate.
 
     A ``RecordingBeam`` searches once; ``tree`` then returns the record.
     """
 
     def __init__(self, beam: Beam):
-        super().__init__(beam)
         self.beam = beam
         self.nodes: list[BeamNode] = []
-        self.rows: list[int] = []  # live nodes
+        self.slots: list[int] = []  # live nodes
+        self.hypotheses: list[Hypothesis] = []
+
+    @property
+    def needs_attention(self) -> bool:
+        return self.beam.needs_attention
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         if len(batch.ids) != 1 or self.nodes:
             raise ValueError("a RecordingBeam records the search for one sentence, once")
         self.nodes.append(BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
-        self.rows.append(0)
-        return super().search(batch)
+        self.slots.append(0)
+        loop = BeamLoop(self.beam, batch, self._record)
+        best = loop.run()
+        (self.hypotheses,) = loop.hypotheses(len(self.nodes))
+        return best
 
-    def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
-        for row in candidates.stuck(len(alive)).tolist():
-            self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
-        super().store_stuck(alive, candidates)
-
-    def advance(
-        self, alive: ActiveHypotheses, candidates: Candidates
-    ) -> tuple[ActiveHypotheses, np.ndarray]:
-        grown, going = super().advance(alive, candidates)
-        ended, able = candidates.select(self.beam.size, self.batch.constraints)
-        at_limit = bool(self.batch.longest_B[0] == alive.length + 1)
-        fates = np.full(len(candidates.token), "outranked", dtype=object)
-        for index in able.tolist():
-            fates[index] = self._end(at_limit, bool(candidates.place[index] < self.beam.size))
-        fates[going], fates[ended] = "kept", "finished"
+    def _record(self, loop: BeamLoop, before_BW: Tensor, ranked: Tensor) -> None:
+        """Record the candidates of a step, and their fates."""
+        token, slot, logprob, _ = ranked[:, 0].cpu().numpy()
+        slot = slot.astype(np.int64)
+        total = before_BW[0].cpu().numpy()[slot] + logprob
+        (known,) = np.nonzero(total > -np.inf)
+        token, slot, logprob, total = (x[known] for x in (token, slot, logprob, total))
+        for stuck in set(range(len(self.slots))).difference(slot.tolist()):
+            node = self.slots[stuck]
+            self.nodes[node] = replace(self.nodes[node], fate="stuck")
+        size, ends = self.beam.size, loop.constraints.is_end(token)
+        going = np.flatnonzero(~ends)[:size]
+        fates = np.full(len(token), "outranked", dtype=object)
+        fates[:size][ends[:size]] = "finished"
+        fates[going] = [self._fate(loop, rank < size) for rank in going.tolist()]
         first = len(self.nodes)
-        self.nodes.extend(self._nodes(alive, candidates, fates.tolist()))
-        self.rows[:] = (first + going).tolist()
-        return grown, going
+        self.nodes.extend(self._nodes(loop.n, token, slot, logprob, total, fates.tolist()))
+        self.slots[:] = (first + going).tolist()
 
-    def _end(self, at_limit: bool, among_first: bool) -> Fate:
-        """Fate of a candidate that could continue when the search ends."""
-        if at_limit:
+    def _fate(self, loop: BeamLoop, among_first: bool) -> Fate:
+        """Fate of a candidate that could continue."""
+        if not loop.over_at_B[0]:
+            return "kept"
+        if loop.longest_B[0] == loop.n:
             stored = among_first or not self.beam.follows_transformers
             return "unfinished" if stored else "outranked"
-        return "enough" if self.results.count_B[0] >= self.beam.enough else "beaten"
+        return "enough" if loop.count_B[0] >= self.beam.enough else "beaten"
 
     def _nodes(
-        self, alive: ActiveHypotheses, candidates: Candidates, fates: list[Fate]
+        self,
+        n: int,
+        token: np.ndarray,
+        slot: np.ndarray,
+        logprob: np.ndarray,
+        total: np.ndarray,
+        fates: list[Fate],
     ) -> list[BeamNode]:
-        n = alive.length + 1
-        total = alive.total_R[candidates.parent] + candidates.logprob
         columns = (
-            [self.rows[row] for row in candidates.parent.tolist()],
-            candidates.token.tolist(),
-            candidates.logprob.tolist(),
+            [self.slots[parent] for parent in slot.tolist()],
+            token.astype(np.int64).tolist(),
+            logprob.tolist(),
             total.tolist(),
             normalised(total, n, self.beam.length, self.beam.alpha).tolist(),
-            (candidates.place + 1).tolist(),
+            range(1, len(token) + 1),
             fates,
         )
         return [
@@ -108,8 +121,7 @@ class RecordingBeam(HostBeam):
         """Tree of the search; ``piece`` returns the text of a token, ``decode`` of a hypothesis."""
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
-        candidates = self.results.finished[0] + self.results.spare[0]
-        ranked, ends = sorted(candidates, key=self.beam.sort_key), self._ends()
+        ranked, ends = sorted(self.hypotheses, key=self.beam.sort_key), self._ends()
         hypotheses = tuple(
             TreeHypothesis(hyp, ends[hyp.tokens, hyp.finished], decode(hyp.tokens))
             for hyp in ranked
