@@ -96,6 +96,7 @@ NEW: tuple[str, ...] = (
     r"(?:Model\.tree\(.*|(?:Beam|Token)Tree(\(|\.).*)",
     r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
+    r"(?:Model\.follow\(.*|(?:Computation|Check(?:Report|Row))(?:\(|\.).*)",
     r"\S+ \S+\.(?:normed|sum|inner|mask|unturned_(?:queries|keys)|(?:distance|segment)_scores)",
     r"\S+ \S+\.(?:gates|cells|context|bridge\.(?:\d+\.[hc]|summary))",  # of recurrent layers
     r"\S+ target\.(?:combined|maxout)|regard-(?:bahdanau|cove|gehring|luong) target\.blocks\..*",

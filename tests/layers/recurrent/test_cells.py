@@ -42,9 +42,9 @@ def test_the_definition_agrees_with_the_fused_kernel(cell, reads):
         torch.testing.assert_close(one, other)
     for one, other in zip(gradients, fused_gradients, strict=True):
         torch.testing.assert_close(one, other, **GRADIENTS)
-    ways = 2 if reads == "both" else 1
-    sizes = {"gates": (len(x_TD), ways, 4 if cell == "lstm" else 3, WIDTH)}
-    sizes |= {"cells": (len(x_TD), ways, WIDTH)} if cell == "lstm" else {}
+    ways = (2,) if reads == "both" else ()
+    sizes = {"gates": (len(x_TD), *ways, 4 if cell == "lstm" else 3, WIDTH)}
+    sizes |= {"cells": (len(x_TD), *ways, WIDTH)} if cell == "lstm" else {}
     assert {name: tuple(value.shape) for name, value in tape.records.items()} == sizes
 
 

@@ -83,10 +83,12 @@ def run_cells(
 ) -> tuple[Tensor, State]:
     """States of all tokens, and final states, of a layer with ``weights`` for each direction.
 
-    On the tape, gates are (tokens, directions, gates, width) and cells (tokens, directions, width).
+    On the tape, gates are (tokens, gates, width) and cells (tokens, width); of two directions, the
+    second axis is the direction.
     """
     x_BLD, lengths_B = layout.pad(x_TD), layout.lengths_B.long()
-    record = UnrolledTape(tape, layout, len(weights))
+    both = len(weights) > 1
+    record = UnrolledTape(tape, layout, *([2] if both else []))
     out, ends = [], []
     for way, of_way in enumerate(weights):
         backward = backward_only or way == 1
@@ -95,7 +97,7 @@ def run_cells(
         for time in range(layout.longest):
             rows_R = (lengths_B > time).nonzero()[:, 0]
             at_R = lengths_B[rows_R] - 1 - time if backward else torch.full_like(rows_R, time)
-            moment = record.at(rows_R, at_R, way)
+            moment = record.at(rows_R, at_R, *([way] if both else []))
             before = tuple(part[rows_R] for part in state)
             after = CELLS[cell](x_BLD[rows_R, at_R], before, of_way, moment)
             pairs = zip(state, after, strict=True)

@@ -13,8 +13,8 @@ class UnrolledTape:
     """Tape of a loop over time, whose edits and records see the values of all steps.
 
     Values of a step are (R, …), and become values of packed tokens (T, …), with ``ways`` as second
-    axis if a layer has directions; scores, masks and weights become (B, H, L, S). An edit gets all
-    steps so far, with zeros for later steps; only its result for this step is used. So the same
+    axis if a layer has two directions; scores, masks and weights become (B, H, L, S). An edit gets
+    all steps so far, with zeros for later steps; only its result for this step is used. So the same
     edit also works if all steps are computed at once.
     """
 
