@@ -50,8 +50,13 @@ def test_what_it_cannot_do_is_said(model):
 
 
 def test_tape_names(model):
-    blocks = [f"trunk.blocks.{number}.output" for number in range(2)]
-    assert model.tape_names() == ["trunk.embed.output", *blocks, "trunk.output"]
+    values = ("gates", "cells", "output")
+    blocks = [f"trunk.blocks.{number}.{value}" for number in range(2) for value in values]
+    highways = [
+        f"trunk.embed.highway.{number}" for number in range(model.facts.trunk.embed.highways)
+    ]
+    words = ["trunk.embed.filters", *highways, "trunk.embed.projection", "trunk.embed.output"]
+    assert model.tape_names() == [*words, *blocks, "trunk.output"]
 
 
 def test_verbs(model, tmp_path):

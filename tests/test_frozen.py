@@ -96,6 +96,13 @@ NEW: tuple[str, ...] = (
     r"(?:Model\.tree\(.*|(?:Beam|Token)Tree(\(|\.).*)",
     r"(?:Model\.(?:attribute|what_if)\(.*|(?:Attributions|WhatIf)(\(|\.).*|attribute .*)",
     r"\S+ .*\.(?:queries|keys|values|head_outputs)",  # values of attention on a tape
+    r"(?:Model\.follow\(.*|(?:Computation|Check(?:Report|Row))(?:\(|\.).*)",
+    r"\S+ \S+\.(?:normed|sum|inner|mask|unturned_(?:queries|keys)|(?:distance|segment)_scores)",
+    r"\S+ \S+\.(?:gates|cells|context|bridge\.(?:\d+\.[hc]|summary))",  # of recurrent layers
+    r"\S+ target\.(?:combined|maxout)|regard-(?:bahdanau|cove|gehring|luong) target\.blocks\..*",
+    r"\S+ \S+\.embed\.(?:token|position|segment|unprojected|patches|prefix|filters|projection)",
+    r"\S+ \S+\.embed\.(?:highway\.\d+|(?:words|characters)\.\w+|features|indicator)",
+    r"\S+ (?:trunk\.mix\.weights|heads\.\w+\.(?:dense|norm|dense_norm))",
     r"papers --(?:path|train|load|beam|run) = False",
     r"[a-z]+ --format = 'text'",
     r"(?:compare|cite|probe)\b.*",

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from regard.inside.attention.word_weights import WordWeights
     from regard.inside.attribution.attributions import Attributions
     from regard.inside.attribution.what_if import WhatIf
+    from regard.inside.follow.check import CheckReport, CheckRow
+    from regard.inside.follow.computation import Computation
     from regard.inside.heads.head_report import HeadFigures, HeadReport
     from regard.inside.heads.relations import RelationScore
     from regard.inside.heads.watch_heads import watch_heads
@@ -98,16 +100,16 @@ __all__ = [
     "LINEAGE", "AgreementPrefix", "AgreementScores", "AgreementSentence", "AgreementTable",
     "AgreementText", "AlignmentMethod", "AnswerPrediction", "AnswerSpan", "AttentionMap",
     "AttentionView", "Attributions", "BadInput", "Beam", "BeamTree", "BulkReport", "Chart",
-    "ChartLine", "ChoicePrediction", "Contributions", "DevEvent", "Diverse", "EditList",
-    "EncoderDecoder", "EndEvent", "Entity", "Evaluation", "Exact", "FilledText", "Generation",
-    "Greedy", "HeadFigures", "HeadReport", "Hypothesis", "ImageAttention", "InductionScores",
-    "LabelPrediction", "Ladder", "Layout", "MetricScore", "MinimumRisk", "Model",
-    "ModelComparison", "MultiLabelPrediction", "Neighbour", "NumberPrediction", "Paper",
-    "PredictedFrame", "Recipe", "Record", "RelationScore", "Report", "ReportEvent",
-    "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap", "Sample", "SaveEvent",
-    "ScoreEvent", "SeedScores", "SentenceFrames", "StartEvent", "TaggedText", "TaggedWord", "Tape",
-    "TextTokens", "TokenFill", "TokenRow", "TokenTree", "TrainingResult", "Translation",
-    "TrunkWithHeads", "Tuning", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
+    "ChartLine", "CheckReport", "CheckRow", "ChoicePrediction", "Computation", "Contributions",
+    "DevEvent", "Diverse", "EditList", "EncoderDecoder", "EndEvent", "Entity", "Evaluation",
+    "Exact", "FilledText", "Generation", "Greedy", "HeadFigures", "HeadReport", "Hypothesis",
+    "ImageAttention", "InductionScores", "LabelPrediction", "Ladder", "Layout", "MetricScore",
+    "MinimumRisk", "Model", "ModelComparison", "MultiLabelPrediction", "Neighbour",
+    "NumberPrediction", "Paper", "PredictedFrame", "Recipe", "Record", "RelationScore", "Report",
+    "ReportEvent", "ResolvedMention", "ResolvedText", "RoleArgument", "RolloutMap", "Sample",
+    "SaveEvent", "ScoreEvent", "SeedScores", "SentenceFrames", "StartEvent", "TaggedText",
+    "TaggedWord", "Tape", "TextTokens", "TokenFill", "TokenRow", "TokenTree", "TrainingResult",
+    "Translation", "TrunkWithHeads", "Tuning", "VerbChoice", "WatchEvent", "WhatIf", "WordWeights",
     "agreement_sentences", "attend", "bleu", "bulk", "change", "compare", "difference",
     "draw_frames", "evaluate", "forced_row", "ladder", "load", "make_agreement_text",
     "mean_interval", "neighbours", "pack", "read_edits", "score_agreement", "seed_everything",
@@ -133,6 +135,8 @@ _NAMES = Catalogue[Any](entries({
     "regard.inside.attention.word_weights": ("WordWeights",),
     "regard.inside.attribution.attributions": ("Attributions",),
     "regard.inside.attribution.what_if": ("WhatIf",),
+    "regard.inside.follow.check": ("CheckReport", "CheckRow"),
+    "regard.inside.follow.computation": ("Computation",),
     "regard.inside.heads.head_report": ("HeadFigures", "HeadReport"),
     "regard.inside.heads.relations": ("RelationScore",),
     "regard.inside.heads.watch_heads": ("watch_heads",),

@@ -23,6 +23,8 @@ from regard.inside.attention.induction import InductionScores
 from regard.inside.attention.look import look, look_at_mentions, score_induction
 from regard.inside.attribution.attributions import Attributions, attribute
 from regard.inside.attribution.what_if import Head, Layer, WhatIf, what_if
+from regard.inside.follow.computation import Computation
+from regard.inside.follow.follow import follow
 from regard.inside.heads.head_report import HeadReport
 from regard.inside.heads.report_heads import Treebank, report_heads
 from regard.inside.masked_text import read_with_masks
@@ -139,6 +141,28 @@ class Model(Runner):
         kinds = [values] if isinstance(values, str) else [*values]
         model = self.runner
         return [record(model, one, layers=chosen, values=kinds, compare=True)[0] for one in rows]
+
+    def follow(
+        self,
+        given: object,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        position: int | None = None,
+        upto: str | None = None,
+        target: str | None = None,
+    ) -> Computation:
+        """Every step of the computation on a text, a pair of texts, an image or token ids.
+
+        The result has the values of all steps by name, and ``check`` recomputes each from its
+        inputs and the weights, by rules that share no code with the model. ``layer``, ``head``,
+        ``position`` and ``upto``, the name of a step, choose what it shows. ``target`` is the
+        second text, or the translation to follow instead of the translator's own.
+        """
+        if self.precision is not None:
+            raise BadInput(f"follow needs float32: load without precision={self.precision}")
+        rows = self.runner.label(given if target is None else (given, target))
+        return follow(self.runner, rows).show(layer, head, position, upto)
 
     def edited(self, edits: EditList) -> "Model":
         """Copy of the model whose runs are edited, in every method (see ``regard.read_edits``).

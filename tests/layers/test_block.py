@@ -149,10 +149,20 @@ def test_what_a_block_adds_can_be_read_by_name():
     source = EncoderOutput(torch.randn(3, WIDTH), SOURCE_LAYOUT)
     x_TD = torch.randn(4, WIDTH)
     out_TD = made(x_TD, LAYOUT, source=source, tape=tape)
-    values = ("queries", "keys", "values", "scores", "weights", "head_outputs")
+    values = (
+        "queries",
+        "keys",
+        "values",
+        "scores",
+        "mask",
+        "weights",
+        "head_outputs",
+        "normed",
+        "sum",
+    )
     inside = {f"{part}.{what}" for part in ("attention", "cross") for what in values}
     added = ["attention.output", "cross.output", "mlp.output"]
-    assert set(tape.records) == {*inside, *added, "output"}
+    assert set(tape.records) == {*inside, *added, "mlp.normed", "mlp.inner", "output"}
     assert torch.equal(tape.records["output"], out_TD)
     torch.testing.assert_close(x_TD + sum(tape.records[name] for name in added), out_TD)
 

@@ -42,10 +42,13 @@ def test_everything_has_a_name(model):
     logits(model, tape)
     within = {f"{layer}.{what}" for layer in LAYERS for what in OF_ATTENTION}
     blocks = {layer.rsplit(".", 1)[0] for layer in LAYERS}
-    around = {f"{block}.{what}" for block in blocks for what in ("mlp.output", "output")}
-    ends = {
-        f"{side}.{what}" for side in ("source", "target") for what in ("embed.output", "output")
-    }
+    parts = ("mlp.inner", "mlp.output", "output")
+    around = {f"{block}.{what}" for block in blocks for what in parts}
+    vectors = ("embed.token", "embed.position", "embed.output", "output")
+    ends = {f"{side}.{what}" for side in ("source", "target") for what in vectors}
+    within |= {f"{layer}.{what}" for layer in LAYERS for what in ("mask", "sum", "normed")}
+    post = model.source.blocks[0].mlp_residual.post
+    around |= {f"{block}.mlp.{'sum' if post else 'normed'}" for block in blocks}
     assert set(tape.records) == within | around | ends | {"logits"}
 
 

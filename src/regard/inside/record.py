@@ -45,7 +45,7 @@ VALUES = {
 }
 """Names on the tape of each kind of value, by attention site, block or side of the model."""
 
-BY_INPUT = (".scores", ".weights")
+BY_INPUT = (".scores", ".mask", ".weights")
 """Ends of the names of values with an axis of inputs; other values have an axis of tokens."""
 
 PIXELS = "image.pixels"

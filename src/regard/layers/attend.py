@@ -103,11 +103,13 @@ def _gaps(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tens
 class Score(nn.Module):
     """Base class of scores: ``keyed`` depends on the keys alone, ``between`` is the rest.
 
-    A score that is not ``scaled`` grows with √K, the size of keys: queries begin smaller. ``terms``
-    are the names of its parts on a tape.
+    A score that is not ``scaled`` grows with √K, the size of keys: queries begin smaller. One that
+    ``places`` queries and keys has a ``place`` of its own. ``terms`` are the names of its parts on
+    a tape.
     """
 
     scaled: ClassVar[bool] = True
+    places: ClassVar[bool] = False
     terms: ClassVar[tuple[str, ...]] = ()
 
     def keyed(self, k: Tensor) -> Tensor:
@@ -312,7 +314,7 @@ def attend(
     """
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     k, v = (for_each_head(x, q.shape[-2]) for x in (k, v))
-    allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
+    allowed_BHLS = tape("mask", (mask(queries, keys) & keys.real_BL[:, None])[:, None])
     recorded = {"tape": tape} if isinstance(score, Score) else {}
     scores_BHLS = tape("scores", score(q, k, queries, keys, **recorded))
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))

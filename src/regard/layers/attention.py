@@ -132,7 +132,8 @@ class HeadsModule(nn.Module):
     ) -> Tensor:
         """Concatenate the weighted values of all heads, and project them."""
         q, k, v = tape("queries", q), tape("keys", k), tape("values", v)
-        recorded = tape.wants("scores", "weights", *self.score.terms)  # which kernels do not return
+        # Kernels do not return these values.
+        recorded = tape.wants("scores", "mask", "weights", *self.score.terms)
         run = partial(attend, tape=tape) if recorded else fast_attend
         rate, mask = self.dropout if self.training else 0.0, self.mask
         attended_THK = run(self.score, q, k, v, queries=queries, keys=keys, mask=mask, dropout=rate)
@@ -180,10 +181,17 @@ class SelfAttention(HeadsModule):
         if queries is not None:
             return self._attend_from(*queries, x_TD, layout, tape)
         qk, v = self.heads.split_values(self.qkv(x_TD))
+        if self.score.places and tape.wants("unturned_queries", "unturned_keys"):
+            qk = self._unturned(qk, tape)
         q, k = self.score.place(qk, layout).split([self.heads.count, self.heads.kv], dim=1)
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
         return self.join(q, k, v, layout, keys, tape)
+
+    def _unturned(self, qk_THK: Tensor, tape: NullTape) -> Tensor:
+        """Queries and keys on a tape, before they are turned by their positions."""
+        q_THK, k_THK = qk_THK.split([self.heads.count, self.heads.kv], dim=1)
+        return torch.cat([tape("unturned_queries", q_THK), tape("unturned_keys", k_THK)], dim=1)
 
     def _attend_from(
         self, x_TD: Tensor, queries: Layout, keys_TD: Tensor, keys: Layout, tape: NullTape

@@ -81,8 +81,8 @@ class Mlp(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_TD: Tensor) -> Tensor:
-        return self.down(self.dropout(self._activated(self.up(x_TD))))
+    def forward(self, x_TD: Tensor, tape: NullTape = NULL_TAPE) -> Tensor:
+        return self.down(self.dropout(tape("inner", self._activated(self.up(x_TD)))))
 
     def _activated(self, inner_TF: Tensor) -> Tensor:
         if not self.gated:
@@ -99,6 +99,9 @@ class Residual(nn.Module):
     The result of the norm is cast to the precision of f, which is lower under autocast. With
     ``layer_scale``, f(x) is multiplied by a learned vector that starts at that value (Touvron et
     al., 2021, arXiv:2103.17239, equation 8); with ``drop_path`` f(x) is dropped by rows.
+
+    A tape records what the norm returns (``normed``) and x + f(x) (``sum``), but not what is
+    returned where the sublayer is the ``last`` of a block, which records it as its output.
     """
 
     def __init__(
@@ -113,27 +116,40 @@ class Residual(nn.Module):
     ):
         super().__init__()
         self.post = post
-        self.norm = norm.build(width)
+        self.norm, self.norms = norm.build(width), True
         self.dropout, self.drop_path = Dropout(dropout), DropPath(drop_path)
         scale_D = None if layer_scale is None else torch.full((width,), layer_scale)
         self.layer_scale = None if scale_D is None else nn.Parameter(scale_D)
 
     def forward(
-        self, x_TD: Tensor, part: Callable[[Tensor], Tensor], layout: Layout | None = None
+        self,
+        x_TD: Tensor,
+        part: Callable[[Tensor], Tensor],
+        layout: Layout | None = None,
+        *,
+        tape: NullTape = NULL_TAPE,
+        last: bool = False,
     ) -> Tensor:
         """States after the sublayer ``part``; ``drop_path`` needs the rows of a ``layout``."""
-        update_TD = part(self.normed(x_TD))
+        update_TD = part(self.normed(x_TD, tape))
         added_TD = self.dropout(update_TD)
         if self.layer_scale is not None:
             added_TD = added_TD * self.layer_scale.to(added_TD.dtype)
         if layout is not None:
             added_TD = self.drop_path(added_TD, layout)
         added_TD = x_TD + added_TD
-        return self._apply_norm(added_TD).to(update_TD.dtype) if self.post else added_TD
+        if not self.post:
+            return added_TD if last else tape("sum", added_TD)
+        normed_TD = self._apply_norm(tape("sum", added_TD))
+        normed_TD = normed_TD if last or not self.norms else tape("normed", normed_TD)
+        return normed_TD.to(update_TD.dtype)
 
-    def normed(self, x_TD: Tensor) -> Tensor:
+    def normed(self, x_TD: Tensor, tape: NullTape = NULL_TAPE) -> Tensor:
         """Input of the sublayer."""
-        return x_TD if self.post else self._apply_norm(x_TD)
+        if self.post:
+            return x_TD
+        normed_TD = self._apply_norm(x_TD)
+        return tape("normed", normed_TD) if self.norms else normed_TD
 
     def _apply_norm(self, x_TD: Tensor) -> Tensor:
         known = x_TD.is_cuda and _norm_name(self.norm) in NORMS
@@ -170,6 +186,7 @@ class Block(nn.Module):
         self.mlp, self.mlp_residual = mlp, residual(dropout=dropout)
         if not first_norm:
             self.attention_residual.norm = nn.Identity()
+            self.attention_residual.norms = False
 
     @property
     def traits(self) -> dict[str, set[str | type[nn.Module]]]:
@@ -212,21 +229,22 @@ class Block(nn.Module):
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
+        own, of_source, of_mlp = (tape.under(part) for part in ("attention", "cross", "mlp"))
+
         def attend_to_self(x: Tensor) -> Tensor:
-            inner = tape.under("attention")
-            return inner("output", self.attention(x, layout, cache=cache, tape=inner))
+            return own("output", self.attention(x, layout, cache=cache, tape=own))
 
         def attend_to_source(x: Tensor) -> Tensor:
-            inner = tape.under("cross")
-            return inner("output", self.cross(x, layout, source, cache=cache, tape=inner))
+            attended = self.cross(x, layout, source, cache=cache, tape=of_source)
+            return of_source("output", attended)
 
         def feed_forward(x: Tensor) -> Tensor:
-            return tape("mlp.output", self.mlp(x))
+            return of_mlp("output", self.mlp(x, of_mlp))
 
-        x_TD = self.attention_residual(x_TD, attend_to_self, layout)
+        x_TD = self.attention_residual(x_TD, attend_to_self, layout, tape=own)
         if self.decodes:
-            x_TD = self.cross_residual(x_TD, attend_to_source, layout)
-        return tape("output", self.mlp_residual(x_TD, feed_forward, layout))
+            x_TD = self.cross_residual(x_TD, attend_to_source, layout, tape=of_source)
+        return tape("output", self.mlp_residual(x_TD, feed_forward, layout, tape=of_mlp, last=True))
 
     def first_tokens(self, x_TD: Tensor, layout: Layout, count: int) -> tuple[Tensor, Layout]:
         """States of the first ``count`` tokens of each row after the block, with their layout.

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.attend import Score, add_scores, position_gaps
 
 
@@ -80,11 +81,17 @@ class RelativeDot(Score):
         return distances._replace(vectors=r_PD.unflatten(-1, self.content_bias.shape))
 
     def with_distances(
-        self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout, distances: Distances
+        self,
+        q_BLHK: Tensor,
+        k_BSHK: Tensor,
+        queries: Layout,
+        keys: Layout,
+        distances: Distances,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Scores, with vectors r that are already projected."""
         content = torch.einsum("blhk,bshk->bhls", self.for_content(q_BLHK), k_BSHK)
-        return add_scores(content, self.bias(q_BLHK, queries, keys, distances))
+        return add_scores(content, self.bias(q_BLHK, queries, keys, distances, tape))
 
     def for_content(self, q_BLHK: Tensor) -> Tensor:
         """Queries whose product with a key is the score by content."""
@@ -95,9 +102,17 @@ class RelativeDot(Score):
         scaled = (q_BLHK + self.distance_bias) / math.sqrt(q_BLHK.shape[-1])
         return torch.einsum("blhk,phk->bhlp", scaled, distances.vectors)
 
-    def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
+    def bias(
+        self,
+        q_BLHK: Tensor,
+        queries: Layout,
+        keys: Layout,
+        distances: Distances,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
         """Part of the scores that does not depend on the content of keys, (B, H, L, S)."""
-        return shift(self.by_distance(q_BLHK, distances), queries, keys, distances.farthest)
+        by_distance = self.by_distance(q_BLHK, distances)
+        return tape("distance_scores", shift(by_distance, queries, keys, distances.farthest))
 
 
 class RelativeSegmentDot(RelativeDot):
@@ -110,14 +125,22 @@ class RelativeSegmentDot(RelativeDot):
         self.segment = nn.Parameter(torch.zeros(2, heads, size))
         self.segment_bias = nn.Parameter(torch.zeros(heads, size))
 
-    def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
-        by_distance = super().bias(q_BLHK, queries, keys, distances)
+    def bias(
+        self,
+        q_BLHK: Tensor,
+        queries: Layout,
+        keys: Layout,
+        distances: Distances,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        by_distance = super().bias(q_BLHK, queries, keys, distances, tape)
         if queries.segments_T is None or keys.segments_T is None:
             return by_distance
         same, other = self.by_segment(q_BLHK).unbind()
         in_query_BL, in_key_BS = queries.pad(queries.segments_T), keys.pad(keys.segments_T)
         is_same = (in_query_BL[:, :, None] == in_key_BS[:, None])[:, None]
-        return add_scores(by_distance, torch.where(is_same, same[..., None], other[..., None]))
+        by_segment = torch.where(is_same, same[..., None], other[..., None])
+        return add_scores(by_distance, tape("segment_scores", by_segment))
 
     def by_segment(self, q_BLHK: Tensor) -> Tensor:
         """Score of keys in the query's segment, and of keys in other segments, (2, B, H, L)."""

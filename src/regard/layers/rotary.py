@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -129,6 +130,8 @@ def turn(x_THK: Tensor, cosine_TF: Tensor, sine_TF: Tensor) -> Tensor:
 
 class RotaryDot(ScaledDot):
     """Scaled dot product of queries and keys that are turned by a ``rotation``."""
+
+    places: ClassVar[bool] = True
 
     def __init__(self, rotation: Rotation):
         super().__init__()

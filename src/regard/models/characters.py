@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import BadFact, BadInput
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.activation import ACTIVATIONS
 from regard.layers.block import LAYER_NORM, Norm
 from regard.layers.dropout import Dropout
@@ -104,26 +105,35 @@ class CharacterEmbedding(EmbeddingModule):
         self.activation = ACTIVATIONS[words.character_activation]
         self.dropout = Dropout(dropout)
 
-    def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
+    def forward(self, characters_TC: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         """Compute a vector for each word from its character ids; padding words have a single id."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
+        if tape.live and tape.wants(*self.terms):  # of all words, not of distinct ones
+            return self.dropout(self._vectors(characters_TC, tape))
         if not _sizes_may_vary(characters_TC):
             return self.dropout(self.static(characters_TC))
         words_NC, at_T = distinct_words(characters_TC)
         return self.dropout(self.static(words_NC)[at_T])
+
+    @property
+    def terms(self) -> list[str]:
+        """Names on a tape."""
+        projection = [] if self.projection is None else ["projection"]
+        return ["filters", *(f"highway.{i}" for i in range(len(self.highways))), *projection]
 
     def static(self, characters_TC: Tensor) -> Tensor:
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
         parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
         return torch.cat(parts)
 
-    def _vectors(self, characters_NC: Tensor) -> Tensor:
+    def _vectors(self, characters_NC: Tensor, tape: NullTape = NULL_TAPE) -> Tensor:
         x_NDC = self.token(characters_NC).transpose(1, 2)
         x_ND = torch.cat([self.activation(layer(x_NDC).amax(-1)) for layer in self.filters], -1)
-        for layer in self.highways:
-            x_ND = layer(x_ND)
-        return x_ND if self.projection is None else self.projection(x_ND)
+        x_ND = tape("filters", x_ND)
+        for number, layer in enumerate(self.highways):
+            x_ND = tape(f"highway.{number}", layer(x_ND))
+        return x_ND if self.projection is None else tape("projection", self.projection(x_ND))
 
 
 def distinct_words(characters_TC: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,11 +190,14 @@ class SpelledEmbedding(ExtendedEmbedding):
         super().__init__(words, sum(characters.ids_per_token))
         self.characters = characters
 
-    def forward(self, tokens_TC: Tensor, layout: Layout) -> Tensor:
+    def forward(self, tokens_TC: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         """Compute a vector for each word; padding words have a single id."""
         if tokens_TC.ndim == 1:
             tokens_TC = tokens_TC[:, None].expand(-1, *self.ids_per_token)
-        parts = self.words(tokens_TC[:, 0], layout), self.characters(tokens_TC[:, 1:], layout)
+        of_words, of_characters = tape.under("words"), tape.under("characters")
+        words_TD = self.words(tokens_TC[:, 0], layout, of_words)
+        spelled_TD = self.characters(tokens_TC[:, 1:], layout, of_characters)
+        parts = of_words("output", words_TD), of_characters("output", spelled_TD)
         return torch.cat(parts, dim=-1)
 
     def static(self, tokens_TC: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class ConvEncoderModule(StackModule):
         self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
     ) -> EncoderOutput:
         """A state for every token."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         for number, layer in enumerate(self.layers):
             x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
         return EncoderOutput(tape("output", x_TD), layout)

@@ -216,11 +216,15 @@ class FeatureEmbedding(ExtendedEmbedding):
     def static(self, tokens_TC: Tensor) -> Tensor:
         return self.words.static(self.word_ids(tokens_TC))
 
-    def forward(self, inputs: WordsWithFeatures, layout: Layout) -> Tensor:
-        x_TD = self.words(inputs.tokens, layout)
+    def forward(
+        self, inputs: WordsWithFeatures, layout: Layout, tape: NullTape = NULL_TAPE
+    ) -> Tensor:
+        inner = tape.under("words")
+        x_TD = inner("output", self.words(inputs.tokens, layout, inner))
         if inputs.features_TD is None:
             return x_TD
-        return torch.cat([x_TD, inputs.features_TD.to(x_TD.dtype)], dim=-1)
+        features_TD = tape("features", inputs.features_TD.to(x_TD.dtype))
+        return torch.cat([x_TD, features_TD], dim=-1)
 
 
 class ScalarMix(nn.Module):
@@ -232,9 +236,9 @@ class ScalarMix(nn.Module):
         self.logits = nn.Parameter(torch.zeros(layers))
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+    def forward(self, layers: Sequence[Tensor], tape: NullTape = NULL_TAPE) -> Tensor:
         """Mix states of the same size."""
-        shares = torch.softmax(self.logits.float(), dim=0)
+        shares = tape("weights", torch.softmax(self.logits.float(), dim=0))
         mixed = sum(
             (share * states for share, states in zip(shares, layers, strict=True)),
             start=layers[0].new_zeros(()),

@@ -33,7 +33,8 @@ def read_rows(encoded: EncoderOutput, pooled_BD: Tensor | None, at: Tensor | Non
 class AnyHead:
     """Base class of heads, with defaults.
 
-    ``name`` is the name of a head in state dicts, tape paths and outputs. ``read`` selects the
+    ``name`` is the name of a head in state dicts, tape paths and outputs. The module of a head that
+    ``records`` puts values before its logits on a tape. ``read`` selects the
     inputs of its module: states of tokens at positions, or pooled states (``per_row``); a head that
     ``reads_queries`` reads the query stream of a stack. A head that ``names_tokens`` needs a
     vocabulary. With an ``eager`` head, a model is neither compiled nor captured, and its batches
@@ -44,6 +45,7 @@ class AnyHead:
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_tokens)
+    records: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
     eager: ClassVar[bool] = False
@@ -58,7 +60,8 @@ class AnyHead:
 
     def run(self, module: nn.Module, inputs: Sequence[object], tape: NullTape) -> Named:
         """Run the module of the head; return its outputs by name, with its logits last."""
-        return {self.name: tape("logits", module(*inputs))}
+        more = {"tape": tape} if self.records else {}
+        return {self.name: tape("logits", module(*inputs, **more))}
 
     def output_std(self, width: int) -> float | None:
         """Standard deviation of new weights of the output layer, if it is not that of the model."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.activation import ACTIVATIONS
 from regard.layers.attention import EncoderOutput
 from regard.layers.block import Norm
@@ -30,6 +31,7 @@ class MLMHead(AnyHead):
     """
 
     name: ClassVar[str] = "mlm"
+    records: ClassVar[bool] = True
     names_tokens: ClassVar[bool] = True
     tied: bool = True
     dense_activation: str | None = None
@@ -56,8 +58,9 @@ class MLMHeadModule(nn.Module):
         self.norm = trunk.stack.norm_settings.build(trunk.token_width)
         self.out = nn.Linear(trunk.token_width, trunk.embed.vocab, bias=head.bias)
 
-    def forward(self, states_ND: Tensor) -> Tensor:
-        return self.out(self.norm(self.activation(self.dense(states_ND))))
+    def forward(self, states_ND: Tensor, *, tape: NullTape = NULL_TAPE) -> Tensor:
+        dense_ND = tape("dense", self.activation(self.dense(states_ND)))
+        return self.out(tape("norm", self.norm(dense_ND)))
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class LinearHead(AnyHead):
     dropout, unless ``last_only`` (DistilBERT); a ``DenseLayer`` has other settings.
     """
 
+    records: ClassVar[bool] = True
     outputs: int
     dropout: float = 0.0
     dense: str | DenseLayer | None = None
@@ -119,12 +123,15 @@ class LinearHeadModule(nn.Module):
         self.dense_dropout = Dropout(0.0 if last_only else head.dropout)
         self.dense = None if head.dense is None else nn.Linear(width, width, bias=dense.dense_bias)
         self.activation = ACTIVATIONS[dense.dense_activation]
-        self.norm = norm.build(width) if dense.dense_norm else nn.Identity()
+        self.normed = dense.dense_norm
+        self.norm = norm.build(width) if self.normed else nn.Identity()
         self.out = nn.Linear(width, head.outputs, bias=head.bias)
 
-    def forward(self, states_ND: Tensor) -> Tensor:
+    def forward(self, states_ND: Tensor, *, tape: NullTape = NULL_TAPE) -> Tensor:
         if self.dense is not None:
-            states_ND = self.norm(self.activation(self.dense(self.dense_dropout(states_ND))))
+            dense_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
+            states_ND = self.norm(tape("dense", dense_ND))
+            states_ND = tape("norm", states_ND) if self.normed else states_ND
         return self.out(self.dropout(states_ND))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import BadFact, BadInput
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.block import LAYER_NORM, Norm
 from regard.layers.dropout import Dropout
 from regard.models.embedding import AnyEmbedding, EmbeddingModule
@@ -128,18 +129,19 @@ class PatchEmbedding(EmbeddingModule):
     def resampled(self, other: EmbeddingModule) -> dict[str, Tensor]:
         return self.position.resampled(cast(PatchEmbedding, other).position.grid)
 
-    def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
+    def forward(self, pixels_BCHW: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         if pixels_BCHW.dtype == torch.uint8:
             raise ValueError("pixels are uint8; normalise them to floats first")
         grid = self.grid_of(pixels_BCHW)
         precision = next(self.parameters(), pixels_BCHW).dtype
         x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
+        x_BPD = tape("patches", x_BPD)
         if self.prefix is not None:
             prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(x_BPD.shape[0], -1, -1)
-            x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
-        x_BPD = x_BPD + self.position(grid).to(x_BPD.dtype)
+            x_BPD = torch.cat([tape("prefix", prefix_BPD), x_BPD], 1)
+        x_BPD = x_BPD + tape("position", self.position(grid).to(x_BPD.dtype))
         x_TD = self.dropout(x_BPD.flatten(0, 1))
-        return x_TD if self.norm is None else self.norm(x_TD)
+        return x_TD if self.norm is None else self.norm(tape("sum", x_TD))
 
     def grid_of(self, pixels_BCHW: Tensor) -> Grid:
         """Rows and columns of the patches of each image."""

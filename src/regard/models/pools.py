@@ -213,7 +213,9 @@ class AttentionPoolModule(nn.Module):
     def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """Return the pooled states, (B, D); zeros for empty rows."""
         queries = Layout.rectangle(source.layout.rows, 1, source.states_TD.device)
-        return self.attention(self._query(source), queries, self.attention.keys(source), tape=tape)
+        return self.attention(
+            self._query(source), queries, self.attention.keys(source, tape), tape=tape
+        )
 
     def _query(self, source: EncoderOutput) -> Tensor:
         states_TD, layout = source.states_TD, source.layout

@@ -144,7 +144,7 @@ class RNNEncoderModule(StackModule):
 
         Features may be ``joined`` to the input of a layer above the first.
         """
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
         return EncoderOutput(tape("output", states_TD), layout, ends)
 
@@ -292,7 +292,7 @@ class CausalRNNModule(StatefulDecoder, StackModule):
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
         """Compute a state for every token, starting from ``state`` or from the cached state."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         with without_autocast(x_TD):
             x_TD = self.input_dropout(x_TD.to(self.dtype), layout)
             states_TD, ends = self._layers(x_TD, layout, self._begin(layout, state, cache), tape)
@@ -319,12 +319,13 @@ class CausalRNNModule(StatefulDecoder, StackModule):
             truncated = TruncatedRows.of(layout, self.bptt)
         for number, layer in enumerate(self.layers):
             given_TD = self.hidden_dropout(x_TD, layout) if number else x_TD
+            inner = tape.under("blocks").under(number)
             if truncated is None:
-                states_TD, end = layer(given_TD, layout, begin[number])
+                states_TD, end = layer(given_TD, layout, begin[number], tape=inner)
             else:
                 states_TD, end = truncated.run(cast(RNNLayer, layer), given_TD, begin[number])
             x_TD = x_TD + states_TD if number and self.residual else states_TD
-            x_TD = tape.under("blocks").under(number)("output", x_TD)
+            x_TD = inner("output", x_TD)
             ends.append(end)
         return x_TD, ends
 

@@ -24,6 +24,7 @@ from regard.layers.recurrent.rnn_attention import (
     SourceKeyValues,
 )
 from regard.layers.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.layers.recurrent.unrolled_tape import UnrolledTape
 from regard.models.attention_site import AttentionSite
 from regard.models.embedding import AnyEmbedding
 from regard.models.facts import at_least, one_of
@@ -200,8 +201,8 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
         """Compute the state that predicts the next token, for every target token."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        now = self._begin(source, cache)
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
+        now = self._begin(source, cache, tape)
         if cache is not None or self.attends_before or self.input_feeding:
             with without_autocast(x_TD):
                 x_TD = x_TD.to(self.layers.dtype)
@@ -211,20 +212,22 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
             parts = [part for part in (states_TD, x_TD, seen_TD) if part is not None]
-            states_TD = self.maxout(torch.cat(parts, dim=-1))
+            states_TD = tape("maxout", self.maxout(torch.cat(parts, dim=-1)))
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
-    def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
+    def _begin(
+        self, source: EncoderOutput | None, cache: RNNState | None, tape: NullTape
+    ) -> RNNDecoderState:
         """The state in the cache, else the state from the bridge."""
         if cache is not None and cache.current is not None:
             return cache.current
         assert source is not None
-        now = self._first(source)
+        now = self._first(source, tape)
         return now if cache is None else cache.start(now)
 
-    def _first(self, source: EncoderOutput) -> RNNDecoderState:
+    def _first(self, source: EncoderOutput, tape: NullTape = NULL_TAPE) -> RNNDecoderState:
         """The state of the bridge."""
-        states, told_BD = self.bridge(source)
+        states, told_BD = self.bridge(source, tape=tape.under("bridge"))
         told_BD = torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
         return RNNDecoderState(states, told_BD).to(self.layers.dtype)
 
@@ -242,9 +245,10 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
             x_TD = torch.cat([x_TD, told_TD], dim=-1)
         states_TD, _ = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
         if self.cross is not None and self.combine is not None:
-            keys = self.cross.keys(source)
-            seen_TD = self.cross(states_TD, layout, keys, tape=tape.under("cross"))
-            states_TD = self.combine(states_TD, seen_TD)
+            of_cross = tape.under("cross")
+            keys = self.cross.keys(source, of_cross)
+            seen_TD = self.cross(states_TD, layout, keys, tape=of_cross)
+            states_TD = tape("combined", self.combine(states_TD, seen_TD))
         return states_TD, told_TD
 
     def _unrolled(
@@ -260,14 +264,15 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             read = None if source is None else source.to(self.layers.dtype)
-            keys = self.cross.source_key_values(read, None if cache is None else cache.under(0))
+            cached = None if cache is None else cache.under(0)
+            keys = self.cross.source_key_values(read, cached, tape.under("cross"))
         if not layout.even:
             now = now.rows(steps.order_B)
             keys = None if keys is None else keys.ordered(steps.order_B)
         one_each = layout  # of one token in each row, at positions of their own
         if layout.start is not None:
             one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start)
-        record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
+        record = UnrolledTape(tape, layout)
         states, seen, ended = [], [], []
         rows = layout.rows
         for time, x_RD in enumerate(steps.inputs):
@@ -277,7 +282,7 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
                 rows = alive
             now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
             queries = one_each.first(alive).later(time)
-            moment = record.at(time, steps.order_B[:alive])
+            moment = record.at(steps.order_B[:alive], time)
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
@@ -301,11 +306,13 @@ class RNNDecoderModule(StatefulDecoder, StackModule):
         told_RD = seen_RD = now.told_RD
         inputs = [x_RD] if told_RD is None else [x_RD, told_RD]
         if self.attends_before and self.cross is not None and keys is not None:
-            seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
+            seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape.under("cross"))
             inputs.append(seen_RD)
-        state_RD, states = self.layers.step(torch.cat(inputs, dim=-1), now.states)
+        inputs_RD, blocks = torch.cat(inputs, dim=-1), tape.under("blocks")
+        state_RD, states = self.layers.step(inputs_RD, now.states, blocks)
         if self.combine is not None and self.cross is not None and keys is not None:
-            state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
+            context_RD = self.cross(state_RD, queries, keys, tape=tape.under("cross"))
+            state_RD = tape("combined", self.combine(state_RD, context_RD))
             seen_RD = None  # h̃ has it already
         return (
             state_RD,
@@ -334,39 +341,3 @@ def _steps(x_TD: Tensor, layout: Layout) -> Steps:
     return Steps(
         time_major.order_B, inputs, lambda outputs: time_major.to_packed(torch.cat([*outputs]))
     )
-
-
-class UnrolledTape:
-    """Tape for a loop over time, whose edits and records see all steps, (B, H, L, S).
-
-    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have it. An edit
-    gets all steps so far, with zeros for later steps; only its result for this step is used. So the
-    same edit also works if all steps are computed at once.
-    """
-
-    def __init__(self, tape: NullTape, rows: int, length: int):
-        self.tape, self.rows, self.length = tape, rows, length
-        self.whole: dict[str, Tensor] = {}
-
-    def at(self, time: int, rows_R: Tensor) -> NullTape:
-        """The tape of one step."""
-        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
-
-
-class _StepTape(NullTape):
-    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
-        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        all_time = self.unrolled
-        before = all_time.whole.get(name)
-        if before is None:
-            _, heads, _, keys = value.shape
-            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
-        whole = before.clone()
-        whole[self.place] = value[:, :, 0]
-        all_time.whole[name] = whole
-        return all_time.tape(name, whole)[self.place][:, :, None]
-
-    def wants(self, *names: str) -> bool:
-        return self.unrolled.tape.wants(*names)

@@ -155,7 +155,7 @@ class TextPairModule(StackModule):
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
         """Compute a state for every token; features may be ``joined`` to states of a layer."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         states_TD = self.run_layer(0, self.input_layer(x_TD), layout, joined, tape)
         compared_TD = tape("comparison", self.compare(states_TD, layout, tape))
         states_TD = self.compose(compared_TD, layout, joined, tape)
@@ -173,8 +173,9 @@ class TextPairModule(StackModule):
         layer = self.layers[number]
         x_TD = (self.dropout(x_TD) if number else x_TD).to(next(layer.parameters()).dtype)
         with without_autocast(x_TD):
-            states_TD, _ = layer(x_TD, layout.texts)
-        states_TD = tape.under("blocks").under(number)("output", states_TD)
+            inner = tape.under("blocks").under(number)
+            states_TD, _ = layer(x_TD, layout.texts, tape=inner)
+        states_TD = inner("output", states_TD)
         if (features_TD := joined.get(number + 1)) is None:
             return states_TD
         return torch.cat([states_TD, features_TD.to(states_TD.dtype)], dim=-1)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import BadFact, BadInput
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.block import LAYER_NORM, Norm
 from regard.layers.dropout import Dropout
 from regard.models.characters import Characters, SpelledEmbedding
@@ -99,23 +100,24 @@ class Embedding(EmbeddingModule):
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(tokens.word_dropout)
         self.projection = nn.Linear(size, width) if tokens.embedding_size else None
 
-    def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
+    def forward(self, tokens_T: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         x_TD = self.token(tokens_T)
         if self.scale != 1.0:
             x_TD = x_TD * self.scale
         if self.training and self.word_dropout.rate:
             mask_V = self.word_dropout(x_TD.new_ones(self.token.num_embeddings))
             x_TD = x_TD * mask_V[tokens_T, None]
+        x_TD = tape("token", x_TD)
         if self.position is not None:
-            x_TD = x_TD + self.position(layout).to(x_TD.dtype)
+            x_TD = x_TD + tape("position", self.position(layout).to(x_TD.dtype))
         if self.segment is not None:
             assert layout.segments_T is not None
             few = _few if x_TD.is_cuda else F.embedding
-            x_TD = x_TD + few(layout.segments_T, self.segment.weight)
+            x_TD = x_TD + tape("segment", few(layout.segments_T, self.segment.weight))
         if self.norm is not None:
-            x_TD = self.norm(x_TD)
+            x_TD = self.norm(tape("sum", x_TD))
         x_TD = self.dropout(x_TD)
-        return x_TD if self.projection is None else self.projection(x_TD)
+        return x_TD if self.projection is None else self.projection(tape("unprojected", x_TD))
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:

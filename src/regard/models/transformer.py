@@ -378,7 +378,7 @@ class TransformerModule(StackModule):
         With ``first``, if all rows are full, only of the first ``first`` tokens of each row.
         """
         layout = self.embed.layout_of(tokens_T, layout)
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         blocks, layers, last = tape.under("blocks"), self.layers, None
         if first is not None and layout.full:
             *layers, last = layers

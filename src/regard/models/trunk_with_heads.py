@@ -337,8 +337,10 @@ class TrunkWithHeadsModule(nn.Module):
         layers = LayerTape(tape)
         encoded = self.trunk(*tokens, tape=layers, **more)
         states = [layers.outputs[path] for path in self.layers]
-        read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
-        return EncoderOutput(read_TD, encoded.layout, state=encoded.state)
+        if self.mix is None:
+            return EncoderOutput(states[0], encoded.layout, state=encoded.state)
+        mixed_TD = tape("mix.output", self.mix(states, tape.under("mix")))
+        return EncoderOutput(mixed_TD, encoded.layout, state=encoded.state)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """Compute one state for every row, if there is a pool."""

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.attention import EncoderOutput
 from regard.layers.recurrent.rnn import PARTS, State
 
@@ -33,18 +34,20 @@ class Bridge(nn.Module):
         if not self.kind.copies:
             self.begin = nn.Linear(width if summarises else size, depth * self.parts * width)
 
-    def forward(self, source: EncoderOutput) -> tuple[list[State], Tensor | None]:
+    def forward(
+        self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE
+    ) -> tuple[list[State], Tensor | None]:
         """Initial states, and c if there is one."""
         context_BD = None
         if self.summary is not None:
-            context_BD = torch.tanh(self.summary(self.kind.summarise(source)))
+            context_BD = tape("summary", torch.tanh(self.summary(self.kind.summarise(source))))
         if self.begin is None:
             ends = source.ends or [(last_state(source),)] * self.depth
-            return [_filled(state, self.parts) for state in ends], context_BD
+            return _on_tape([_filled(state, self.parts) for state in ends], tape), context_BD
         inputs_BD = self.kind.summarise(source) if context_BD is None else context_BD
         tensors = torch.tanh(self.begin(inputs_BD)).chunk(self.depth * self.parts, dim=-1)
         layers = range(0, len(tensors), self.parts)
-        return [tuple(tensors[at : at + self.parts]) for at in layers], context_BD
+        return _on_tape([tuple(tensors[at : at + self.parts]) for at in layers], tape), context_BD
 
 
 def mean_state(source: EncoderOutput) -> Tensor:
@@ -76,6 +79,16 @@ def last_state(source: EncoderOutput) -> Tensor:
 def _filled(state: State, parts: int) -> State:
     """State with ``parts`` tensors: without the encoder's memory cell, or with one of zeros."""
     return state[:parts] if len(state) >= parts else (*state, torch.zeros_like(state[0]))
+
+
+def _on_tape(states: list[State], tape: NullTape) -> list[State]:
+    """States h, and c of an LSTM, of every layer."""
+    if not tape.live:
+        return states
+    return [
+        tuple(tape.under(number)(name, part) for name, part in zip("hc", state, strict=False))
+        for number, state in enumerate(states)
+    ]
 
 
 class BridgeKind(NamedTuple):

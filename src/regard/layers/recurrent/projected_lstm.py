@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
+from regard.layers.recurrent.unrolled_tape import UnrolledTape
 
 State = tuple[Tensor, Tensor]  # h (B, 2, width) and c (B, 2, cells) of both directions
 
@@ -43,7 +45,13 @@ class ProjectedBiLSTM(nn.Module):
         return tuple(self.bias.new_zeros(rows, 2, size) for size in sizes)  # type: ignore[return-value]
 
     def forward(
-        self, x_TD: Tensor, layout: Layout, state: State | None = None, *, flipped: bool = False
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        state: State | None = None,
+        *,
+        flipped: bool = False,
+        tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, State]:
         """States [forward; backward] of tokens with inputs [forward; backward]; the final state.
 
@@ -59,9 +67,10 @@ class ProjectedBiLSTM(nn.Module):
         gates_2LBF = x_2LBD.flatten(1, 2) @ of_inputs + self.bias[:, None]
         gates_2LBF = gates_2LBF.unflatten(1, (layout.longest, rows))
         h_2BD, c_2BF = (part.transpose(0, 1) for part in state or self.new_state(rows))
-        states = []
+        states, record = [], UnrolledTape(tape, layout, 2) if tape.live else None
         for time in range(layout.longest):
-            after = self._step(gates_2LBF[:, time] + h_2BD @ of_state, c_2BF)
+            moment = tape if record is None else self._moment(record, time, flipped)
+            after = self._step(gates_2LBF[:, time] + h_2BD @ of_state, c_2BF, moment)
             if real_2LB is not None:
                 real_2B1 = real_2LB[:, time, :, None]
                 after = (after[0].where(real_2B1, h_2BD), after[1].where(real_2B1, c_2BF))
@@ -76,11 +85,25 @@ class ProjectedBiLSTM(nn.Module):
         zero = sum((weight.sum() for weight in self.parameters()), start=x_2LBD.sum())
         return zero.expand(*x_2LBD.shape[:-1], self.width)
 
-    def _step(self, gates_2BF: Tensor, c_2BF: Tensor) -> tuple[Tensor, Tensor]:
+    def _moment(self, record: UnrolledTape, time: int, flipped: bool) -> NullTape:
+        """The tape of one step, (B, 2, …): the backward direction begins at the last place."""
+        layout = record.layout
+        device = layout.positions_T.device
+        ways = torch.arange(2, device=device)
+        places = torch.tensor([time, time if flipped else layout.longest - 1 - time], device=device)
+        return record.at(torch.arange(layout.rows, device=device)[:, None], places, ways)
+
+    def _step(self, gates_2BF: Tensor, c_2BF: Tensor, tape: NullTape) -> tuple[Tensor, Tensor]:
         write, new, keep, read = gates_2BF.chunk(4, -1)
-        c_2BF = (keep + 1).sigmoid() * c_2BF + write.sigmoid() * new.tanh()
-        c_2BF = _clip(c_2BF, self.cell_clip)
-        h_2BD = (read.sigmoid() * c_2BF.tanh()) @ self.projection
+        parts = [write.sigmoid(), new.tanh(), (keep + 1).sigmoid(), read.sigmoid()]
+        if tape.wants("gates"):
+            gates = tape("gates", torch.stack(parts, dim=2).transpose(0, 1))
+            parts = [*gates.transpose(0, 1).unbind(2)]
+        write, new, keep, read = parts
+        c_2BF = _clip(keep * c_2BF + write * new, self.cell_clip)
+        if tape.wants("cells"):
+            c_2BF = tape("cells", c_2BF.transpose(0, 1)).transpose(0, 1)
+        h_2BD = (read * c_2BF.tanh()) @ self.projection
         return _clip(h_2BD, self.projection_clip), c_2BF
 
 

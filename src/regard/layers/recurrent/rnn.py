@@ -8,6 +8,7 @@ in the precision of their weights: errors of an fp16 state would accumulate over
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import Never, cast
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from regard.core.layout import Layout
 from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.dropout import Dropout
+from regard.layers.recurrent.cells import CELLS, NAMES, run_cells
 from regard.layers.recurrent.fused_rnn import ALIGNED, FROZEN, Weights, run_fused
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
@@ -67,10 +69,13 @@ class RNNLayer(nn.Module):
         layout: Layout,
         begin: State | None = None,
         weights: Sequence[Weights] | None = None,
+        *,
+        tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, State]:
         """States of all tokens, and final states; empty rows keep the initial state, or zeros.
 
-        ``weights`` are a result of ``drawn_weights``, by default a new one.
+        ``weights`` are a result of ``drawn_weights``, by default a new one. Kernels do not return
+        gates and cells: if the ``tape`` wants them, the definition of the cell runs.
         """
         weights = self.drawn_weights() if weights is None else weights
         # Padding before a row keeps the c of an LSTM, and its h only where both are zero.
@@ -78,6 +83,9 @@ class RNNLayer(nn.Module):
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
         begin = tuple(part.to(x_TD.dtype) for part in begin)
+        if tape.wants(*NAMES[self.cell]) and layout.tokens:
+            run = partial(run_cells, backward_only=self.backward_only, tape=tape)
+            return run(self.cell, x_TD, layout, begin, weights)
         if layout.full and layout.tokens and not self.backward_only:
             return self._rectangle(x_TD, layout, begin, weights)
         if layout.even and not layout.full and layout.tokens and freezes:
@@ -145,8 +153,10 @@ class RNNLayer(nn.Module):
         )
         return out, tuple(part.transpose(0, 1).flatten(1) for part in ends)
 
-    def step(self, x_RD: Tensor, state: State) -> State:
+    def step(self, x_RD: Tensor, state: State, tape: NullTape = NULL_TAPE) -> State:
         """State after one more token in every row; only for forward layers."""
+        if tape.wants(*NAMES[self.cell]):
+            return CELLS[self.cell](x_RD, state, self.kernel.all_weights[0], tape)
         return self._cell(x_RD, state, self.kernel.all_weights[0])
 
     def _cell(self, x_RD: Tensor, state: State, weights: Sequence[Tensor]) -> State:
@@ -205,9 +215,10 @@ class RNNStack(nn.Module):
                 inputs_TD = self.dropout(x_TD) if number else x_TD
                 if number in joined:
                     inputs_TD = torch.cat([inputs_TD, joined[number].to(x_TD.dtype)], dim=-1)
-                states_TD, end = layer(inputs_TD, layout, None if begin is None else begin[number])
+                inner, first = tape.under(number), None if begin is None else begin[number]
+                states_TD, end = layer(inputs_TD, layout, first, tape=inner)
                 x_TD = x_TD + states_TD if number and self.residual else states_TD
-                x_TD = tape.under(number)("output", x_TD)
+                x_TD = inner("output", x_TD)
                 ends.append(end)
         return x_TD, ends
 
@@ -216,12 +227,15 @@ class RNNStack(nn.Module):
         """Precision of the weights."""
         return next(self.parameters()).dtype
 
-    def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
+    def step(
+        self, x_RD: Tensor, states: Sequence[State], tape: NullTape = NULL_TAPE
+    ) -> tuple[Tensor, list[State]]:
         """Output of the top layer, and states of all layers, after one more token in every row."""
         after = []
         for number, state in enumerate(states):
             layer = cast(RNNLayer, self.layers[number])
-            state = layer.step(self.dropout(x_RD) if number else x_RD, state)
-            x_RD = x_RD + state[0] if number and self.residual else state[0]
+            inner = tape.under(number)
+            state = layer.step(self.dropout(x_RD) if number else x_RD, state, inner)
+            x_RD = inner("output", x_RD + state[0] if number and self.residual else state[0])
             after.append(state)
         return x_RD, after

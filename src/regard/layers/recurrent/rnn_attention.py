@@ -71,29 +71,32 @@ class RNNAttention(nn.Module):
         super().__init__()
         self.score = SCORES[score](query, source, inner, positions)
 
-    def keys(self, source: EncoderOutput) -> SourceKeyValues:
-        """Keys and values, in the layout of the source."""
-        v_THK = source.states_TD[:, None]
-        return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
+    def keys(self, source: EncoderOutput, tape: NullTape = NULL_TAPE) -> SourceKeyValues:
+        """Keys and values, in the layout of the source; keys are those that the score compares."""
+        v_THK = tape("values", source.states_TD[:, None])
+        return SourceKeyValues(tape("keys", self.score.keyed(v_THK)), v_THK, source.layout)
 
     def source_key_values(
-        self, source: EncoderOutput | None, cache: LayerKVCache | None
+        self, source: EncoderOutput | None, cache: LayerKVCache | None, tape: NullTape = NULL_TAPE
     ) -> SourceKeyValues:
         """Padded keys and values, from the cache or computed."""
         cache = LayerKVCache(0, 0) if cache is None else cache
         if cache.source is not None:
             return SourceKeyValues(*cache.source)
         assert source is not None
-        return SourceKeyValues(*cache.store_source(*self.keys(source)))
+        return SourceKeyValues(*cache.store_source(*self.keys(source, tape)))
 
     def forward(
         self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
         """Compute the context of each query."""
         score = self.score if isinstance(self.score, Dot) else partial(self.score, keyed=True)
-        recorded = tape.wants("scores", "weights")  # which kernels do not return
+        # Kernels do not return these values.
+        recorded = tape.wants("scores", "mask", "weights", *self.score.terms)
         run = partial(attend, tape=tape) if recorded else fast_attend
-        return run(score, q_TD[:, None], keys.k, keys.v, queries=queries, keys=keys.layout)[:, 0]
+        q_THK = tape("queries", q_TD[:, None])
+        context_THK = run(score, q_THK, keys.k, keys.v, queries=queries, keys=keys.layout)
+        return tape("context", context_THK[:, 0])
 
 
 class Attentional(nn.Module):

@@ -108,15 +108,16 @@ class BiLMModule(StackModule):
     ) -> EncoderOutput:
         """A state for every word; ``state`` is the state after the preceding rows."""
         in_pairs = tokens_T.ndim == 2 + len(self.embed.ids_per_token)
-        x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs=in_pairs))
+        x_TD = tape("embed.output", self._vectors(tokens_T, layout, in_pairs, tape.under("embed")))
         ends, begins = [], None if state is None else self._with_restarts(state)
         with without_autocast(x_TD):
             for number, layer in enumerate(self.blocks):
                 given_TD = self.dropout(x_TD)
                 begin = None if begins is None else begins[number]
-                states_TD, end = layer(given_TD, layout, begin, flipped=in_pairs)
+                inner = tape.under("blocks").under(number)
+                states_TD, end = layer(given_TD, layout, begin, flipped=in_pairs, tape=inner)
                 x_TD = given_TD + states_TD if number and self.residual else states_TD
-                x_TD = tape.under("blocks").under(number)("output", x_TD)
+                x_TD = inner("output", x_TD)
                 ends.append(end)
         states_TD = tape("output", self.dropout(x_TD))
         return EncoderOutput(states_TD, layout, state=tuple(ends))
@@ -129,9 +130,9 @@ class BiLMModule(StackModule):
         keeps_B11 = torch.rand(len(h_B2D), 1, 1, device=h_B2D.device) >= self.state_dropout
         return tuple((h * keeps_B11, c * keeps_B11) for h, c in state)
 
-    def _vectors(self, tokens_T: Tensor, layout: Layout, *, in_pairs: bool) -> Tensor:
+    def _vectors(self, tokens_T: Tensor, layout: Layout, in_pairs: bool, tape: NullTape) -> Tensor:
         """The word vectors that the two directions read, concatenated."""
-        vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout)
+        vectors_TD = self.embed(tokens_T.flatten(0, 1) if in_pairs else tokens_T, layout, tape)
         vectors_TD = vectors_TD.to(next(self.blocks.parameters()).dtype)
         if in_pairs:
             return vectors_TD.view(len(tokens_T), -1)

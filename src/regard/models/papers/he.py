@@ -80,10 +80,12 @@ class PredicateEmbedding(EmbeddingModule):
         """The embedding table of words."""
         return self.words.token
 
-    def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
+    def forward(self, tokens_T: Tensor, layout: Layout, tape: NullTape = NULL_TAPE) -> Tensor:
         assert layout.segments_T is not None
-        parts = self.words(tokens_T, layout), self.indicator(layout.segments_T)
-        return torch.cat(parts, dim=-1)
+        inner = tape.under("words")
+        words_TD = inner("output", self.words(tokens_T, layout, inner))
+        indicator_TD = tape("indicator", self.indicator(layout.segments_T))
+        return torch.cat([words_TD, indicator_TD], dim=-1)
 
     def static(self, tokens: Tensor) -> Tensor:
         return self.words.static(tokens)
@@ -139,7 +141,7 @@ class HighwayModule(StackModule):
         self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
     ) -> EncoderOutput:
         """Compute a state for every token."""
-        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        x_TD = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         x_TD = x_TD.to(next(self.blocks.parameters()).dtype)
         with without_autocast(x_TD):
             for number, layer in enumerate(self.blocks):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import BadFact
 from regard.core.layout import Layout
+from regard.core.tape import NULL_TAPE, NullTape
 from regard.layers.attention import EncoderOutput
 from regard.layers.batch_norm import RowBatchNorm
 from regard.layers.dropout import Dropout
@@ -45,6 +46,7 @@ class NormedLabelHead(AnyHead):
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
     read: ClassVar[Callable[..., Inputs]] = staticmethod(read_rows_and_layout)
+    records: ClassVar[bool] = True
     eager: ClassVar[bool] = True
     outputs: int
     hidden: int = 50
@@ -73,10 +75,11 @@ class NormedLabelModule(nn.Module):
         self.dense = nn.Linear(width, head.hidden)
         self.out = nn.Linear(head.hidden, head.outputs)
 
-    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
+    def forward(self, pooled_BD: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE) -> Tensor:
         dense_norm, out_norm = self.norms
-        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
-        return self.out(self.dropout(out_norm(hidden_BD, layout)))
+        normed_BD = tape("dense_norm", dense_norm(pooled_BD, layout))
+        hidden_BD = tape("dense", F.relu(self.dense(self.dense_dropout(normed_BD))))
+        return self.out(self.dropout(tape("norm", out_norm(hidden_BD, layout))))
 
 
 BASE = change(

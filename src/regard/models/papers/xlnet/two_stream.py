@@ -31,6 +31,7 @@ BEFORE_ALL = -(1 << 30)  # the order of memory
 # Names on the tape: the attention of a stream, and its output.
 CONTENT, QUERY = "attention", "query_attention"
 OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
+NOT_IN_TILES = ("scores", "mask", "weights", "distance_scores", "segment_scores")
 Memory = Sequence[Tensor]
 """The states of the preceding tokens before each layer, (B, M, D)."""
 
@@ -130,7 +131,7 @@ class TwoStreamModule(StackModule):
         ``predicted_N`` are positions in the batch, the same number for each row. Without
         ``layout.orders_T``, all tokens see each other.
         """
-        x_ND = tape("embed.output", self.embed(tokens_T, layout))
+        x_ND = tape("embed.output", self.embed(tokens_T, layout, tape.under("embed")))
         count = 0 if predicted_N is None else len(predicted_N)
         begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
         x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
@@ -161,8 +162,8 @@ class TwoStreamModule(StackModule):
 class TwoStreamBlock(nn.Module):
     """One layer: attention and a feed-forward sublayer, shared by both streams.
 
-    On a tape, ``attention.output`` and ``mlp.output`` have the values of the content stream, then
-    of the query stream.
+    On a tape, values of sublayers (``attention.output``, ``attention.sum``, ``mlp.output``, …) have
+    the values of the content stream, then of the query stream.
     """
 
     def __init__(self, stack: TwoStreamStack):
@@ -183,14 +184,17 @@ class TwoStreamBlock(nn.Module):
         *,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
+        of_mlp = tape.under("mlp")
+
         def attend_to_content(x: Tensor) -> Tensor:
             attended_ND = self.attention(x, streams, keys, memory_BMD, distances, tape)
             return tape.under(CONTENT)("output", attended_ND)
 
         def feed_forward(x: Tensor) -> Tensor:
-            return tape("mlp.output", self.mlp(x))
+            return of_mlp("output", self.mlp(x, of_mlp))
 
-        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), feed_forward)
+        x_ND = self.attention_residual(x_ND, attend_to_content, tape=tape.under(CONTENT))
+        x_ND = self.mlp_residual(x_ND, feed_forward, tape=of_mlp, last=True)
         parts = zip(streams, _split(x_ND, streams), strict=True)
         return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
 
@@ -247,7 +251,7 @@ class TwoStreamAttention(HeadsModule):
         """
         q_THK, k, v = tape("queries", q_THK), tape("keys", k), tape("values", v)
         dropout, start = self.dropout if self.training else 0.0, keys.start
-        in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
+        in_tiles = relative.fits(q_THK, k) and not tape.wants(*NOT_IN_TILES)
         if in_tiles and start is not None:
             q, k, v = stream.layout.pad(q_THK), keys.pad(k), keys.pad(v)
             attended_BLHK, _ = relative.attention(
@@ -262,7 +266,7 @@ class TwoStreamAttention(HeadsModule):
             )
             return tape("head_outputs", stream.layout.pack(attended_BLHK))
         attended_THK = attend(
-            partial(self.score.with_distances, distances=distances),
+            partial(self.score.with_distances, distances=distances, tape=tape),
             q_THK,
             k,
             v,
