@@ -49,10 +49,10 @@ from torch import Tensor, nn
 from regard.core.batch import Batch, BatchLimits
 from regard.models.facts import change
 from regard.objectives.masked_lm import MaskedLM
-from regard.training.checkpoint import Checkpoints, RunProgress
+from regard.training.checkpoint import Checkpoints, RunProgress, optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop.microbatch import EagerStep, GraphedStep
-from regard.training.optimiser import GraphedOptimiser, ModelOptimiser, optimiser_tensors
+from regard.training.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.parallel import recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe.tables import DistributedConfig, OptimiserConfig

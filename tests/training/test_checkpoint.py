@@ -11,8 +11,14 @@ import torch
 
 from regard.core.errors import BadInput
 from regard.data.batches.sampler import Cursor
-from regard.training.checkpoint import ADDED, Checkpoints, RunProgress
-from regard.training.optimiser import ModelOptimiser, load_optimiser, optimiser_tensors
+from regard.training.checkpoint import (
+    ADDED,
+    Checkpoints,
+    RunProgress,
+    load_optimiser,
+    optimiser_tensors,
+)
+from regard.training.optimiser import ModelOptimiser
 from regard.training.recipe.tables import OptimiserConfig
 
 

@@ -15,6 +15,7 @@ from regard.models.features import Features
 from regard.models.label_heads import LabelHead, MLMHead, SentencePairHead
 from regard.models.papers import bert, elmo, lin, sized
 from regard.training import optimiser
+from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop import train, trainable
 from regard.training.loop.events import ReportEvent
@@ -28,7 +29,6 @@ from regard.training.optimiser import (
     inverse_sqrt,
     layer_groups,
     linear,
-    optimiser_tensors,
     slanted,
 )
 from regard.training.recipe import read

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.core.errors import BadInput
-from regard.weights.lines import Join, Move, Reshape, Rule, Split, Transpose
+from regard.weights.lines import Rule
+from regard.weights.moves import Join, Move, Reshape, Split, Transpose
 from regard.weights.weight_map import Extras, WeightMap
 
 Shape = tuple[int, ...]

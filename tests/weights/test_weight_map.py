@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.core.errors import BadInput
-from regard.weights.lines import Alias, Derived, Join, Passthrough, Reshape, Rule, Transpose
+from regard.weights.lines import Alias, Derived, Passthrough, Rule
+from regard.weights.moves import Join, Reshape, Transpose
 from regard.weights.weight_map import Extras, WeightMap
 
 WIDTH, DEPTH = 4, 3

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,11 +16,12 @@ from typing import Annotated, Any, cast
 
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import BadInput
 from regard.core.files import JSON, checksum_of_file, read_json, remove, synchronise, write_json
 from regard.data.batches.sampler import Cursor
+from regard.training.relative_optimisers import Adafactor, adafactor_moments
 from regard.weights.files import write_tensors
 from regard.weights.tensor_pieces import MappedTensors, TensorPieces
 
@@ -287,3 +288,45 @@ def _files(state: CheckpointState, groups: Sequence[str] | None) -> list[str]:
 
 def _checksum_of_json(content: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def adam_moments(shape: Sequence[int]) -> dict[str, Sequence[int]]:
+    """The state that Adam has for a weight of a shape: names and shapes of tensors."""
+    return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
+
+
+MOMENTS: dict[type[torch.optim.Optimizer], Callable[[Sequence[int]], dict[str, Sequence[int]]]]
+MOMENTS = {Adafactor: adafactor_moments}
+"""State of a weight of a shape, by optimiser; of all others: Adam's, or none."""
+
+
+def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The moments of an optimiser, by the names of their parameters."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimiser.state[parameter].items()
+    }
+
+
+def load_optimiser(
+    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
+) -> None:
+    """Load moments that ``optimiser_tensors`` returned into an optimiser, bit for bit."""
+    parameters = dict(model.named_parameters())
+    moments_of = MOMENTS.get(type(optimiser), adam_moments)
+    shapes: dict[str, Sequence[int]] = {}
+    for name in {full.rpartition("/")[0] for full in tensors}:
+        if name not in parameters:
+            raise BadInput(f"{where}: the optimiser moments of {name} do not fit the model")
+        moments = moments_of(parameters[name].shape)
+        shapes |= {f"{name}/{key}": shape for key, shape in moments.items()}
+    if odd := sorted(tensors.keys() ^ shapes.keys()):
+        raise BadInput(f"{where}: {odd[0]} is {'unknown' if odd[0] in tensors else 'missing'}")
+    for full, value in tensors.items():
+        if tuple(value.shape) != tuple(shapes[full]):
+            raise BadInput(f"{where}: the optimiser moment {full} does not fit the model")
+        name, _, key = full.rpartition("/")
+        parameter = parameters[name]
+        on_host = key == "step" and not parameter.is_cuda
+        optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)

@@ -9,7 +9,7 @@ Learning-rate schedules have a linear warm-up, and are factors on the peak rate.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any
 
@@ -21,7 +21,7 @@ from regard.core.capture import CapturedGraph, capture
 from regard.core.errors import BadInput, did_you_mean
 from regard.models.features import ScalarMix
 from regard.training.recipe.tables import OptimiserConfig
-from regard.training.relative_optimisers import Adafactor, RelativeAdamW, adafactor_moments
+from regard.training.relative_optimisers import Adafactor, RelativeAdamW
 
 Schedule = Callable[[int], float]
 """The factor at a step, counted from 1."""
@@ -318,45 +318,3 @@ def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
         groups = [{"params": p, "weight_decay": decay, "share": share} for p, decay in parts if p]
         by_layer += [groups] if groups else []
     return by_layer
-
-
-def adam_moments(shape: Sequence[int]) -> dict[str, Sequence[int]]:
-    """The state that Adam has for a weight of a shape: names and shapes of tensors."""
-    return {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
-
-
-MOMENTS: dict[type[Optimizer], Callable[[Sequence[int]], dict[str, Sequence[int]]]]
-MOMENTS = {Adafactor: adafactor_moments}
-"""State of a weight of a shape, by optimiser; of all others: Adam's, or none."""
-
-
-def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments of an optimiser, by the names of their parameters."""
-    return {
-        f"{name}/{key}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimiser.state[parameter].items()
-    }
-
-
-def load_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
-) -> None:
-    """Load moments that ``optimiser_tensors`` returned into an optimiser, bit for bit."""
-    parameters = dict(model.named_parameters())
-    moments_of = MOMENTS.get(type(optimiser), adam_moments)
-    shapes: dict[str, Sequence[int]] = {}
-    for name in {full.rpartition("/")[0] for full in tensors}:
-        if name not in parameters:
-            raise BadInput(f"{where}: the optimiser moments of {name} do not fit the model")
-        moments = moments_of(parameters[name].shape)
-        shapes |= {f"{name}/{key}": shape for key, shape in moments.items()}
-    if odd := sorted(tensors.keys() ^ shapes.keys()):
-        raise BadInput(f"{where}: {odd[0]} is {'unknown' if odd[0] in tensors else 'missing'}")
-    for full, value in tensors.items():
-        if tuple(value.shape) != tuple(shapes[full]):
-            raise BadInput(f"{where}: the optimiser moment {full} does not fit the model")
-        name, _, key = full.rpartition("/")
-        parameter = parameters[name]
-        on_host = key == "step" and not parameter.is_cuda
-        optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)

@@ -12,7 +12,7 @@ from regard.core.batch import Batch
 from regard.core.device import seed_generators
 from regard.core.errors import BadInput
 from regard.training import precision as precisions
-from regard.training.checkpoint import OPTIMISER, Tensors
+from regard.training.checkpoint import OPTIMISER, Tensors, load_optimiser, optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop.events import Job
 from regard.training.loop.microbatch import (
@@ -23,13 +23,7 @@ from regard.training.loop.microbatch import (
     fixed_shape,
     rectangle,
 )
-from regard.training.optimiser import (
-    SCHEDULES,
-    GraphedOptimiser,
-    ModelOptimiser,
-    load_optimiser,
-    optimiser_tensors,
-)
+from regard.training.optimiser import SCHEDULES, GraphedOptimiser, ModelOptimiser
 from regard.training.parallel import ExactSum, Parallel, decided_sharing, recompute_blocks
 from regard.training.precision import Precision
 from regard.training.recipe import Recipe
