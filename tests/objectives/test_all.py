@@ -45,6 +45,7 @@ from regard.objectives.images import ImageLabels
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
 from regard.objectives.label_losses import (
     Classification,
+    GroupObjective,
     LabelSequences,
     MultiLabel,
     MultipleChoice,
@@ -302,6 +303,7 @@ def test_no_objective_is_left_out():
     shared = {
         Objective,
         PairObjective,
+        GroupObjective,
         RowObjective,
         NumberObjective,
         SentencePairObjective,
