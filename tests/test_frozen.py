@@ -36,6 +36,8 @@ RENAMED: dict[str, str] = {
     r"(Model\.save\(.*, overwrite=False)\)": r"\1, int8=False, attention)",
     r"\.chances\(": ".probabilities(",
     r"(Beam\.sort_key)\(self, one\)": r"\1(self, hypothesis)",
+    r"(Exact\.(?:end|promising)\(self), alive,": r"\1, prefixes,",
+    r"(Exact\.end\(.*, eos), logprobs_RV": r"\1, logprob_R",
     r"(AttentionMap|RolloutMap)\.numbers\(": r"\1.indices(",
     r"((?:Attention|Rollout)Map\(.*=None)\)": r"\1, special_queries, special_keys)",
     r"(EncoderDecoder\(.*, head_bias=False)\)": r"\1, scaled_output=False, head_std=None)",

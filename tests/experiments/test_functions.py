@@ -7,6 +7,7 @@ import pytest
 import regard
 from regard.core.errors import BadInput
 from regard.experiments import ablation_runs, conversions, input_views, run_listing, text_search
+from regard.experiments.new_recipe import write_recipe
 from regard.experiments.options import LoadOptions, MeasureOptions
 from regard.experiments.options.inspecting import (
     AttributionOptions,
@@ -15,7 +16,7 @@ from regard.experiments.options.inspecting import (
 )
 from regard.experiments.options.measuring import AblationOptions, MiningOptions, RetrievalOptions
 from regard.experiments.preparation import prepare
-from regard.experiments.recipe_texts import RecipeList, write_recipe
+from regard.experiments.recipe_texts import RecipeList
 from regard.experiments.word_vectors import similarity, steer
 from small_bert import SENTENCES
 from small_bert import model as small_bert

@@ -43,6 +43,8 @@ def test_forbidden_tokens_never_come():
 def test_the_end_may_not_come_before_token_number_shortest():
     assert restricted(Constraints(BOS, EOS, 9, shortest=3), written=1) == [[1, 2, 3]] * 2
     assert restricted(Constraints(BOS, EOS, 9, shortest=3), written=2) == [[0, 1, 2, 3]] * 2
+    each = Constraints(BOS, EOS, 9, shortest=[3, 4])
+    assert restricted(each, written=2) == [[0, 1, 2, 3], [1, 2, 3]]
 
 
 def test_prefixes_of_different_lengths_overrule_what_is_forbidden():

@@ -150,7 +150,7 @@ def test_messages_of_the_library_name_no_option():
         "cli/",
         "tour.py",
         "experiments/options/",  # help texts, and refusals of options that do not fit together
-        "experiments/recipe_texts.py",  # the command that trains it
+        "experiments/new_recipe.py",  # the command that trains it
         "experiments/training.py",  # how an interrupted run goes on
         "experiments/translation_scores.py",  # where the other n-grams are
         "serving/serve_options.py",

@@ -56,7 +56,7 @@ def new(
 
     Example: regard new reviews.csv --out reviews.toml
     """
-    from regard.experiments.recipe_texts import write_recipe
+    from regard.experiments.new_recipe import write_recipe
 
     recipe = write_recipe(
         data,
