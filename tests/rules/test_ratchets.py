@@ -18,29 +18,29 @@ from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 BOUNDS = {
-    "files": 644,
-    "lines": 103_770,
-    "lines of code": 65_570,
-    "files under 40 lines": 5,
-    "basenames used twice": 31,
+    "files": 668,
+    "lines": 108_600,
+    "lines of code": 69_030,
+    "files under 40 lines": 7,
+    "basenames used twice": 29,
     "Any": 226,
     "cast(Any": 3,
     "aliases of Any": 0,
     "type: ignore": 35,
     "circles of imports": 0,
     "modules in circles": 0,
-    "choices by kind": 105,
+    "choices by kind": 107,
 }
 # Files that run in one forward pass of a paper (``regard papers PAPER --path``), in one step of
 # beam search or of training, and their lines.
 RUN = {
-    ("GPT-2", "forward"): (15, 3_310),
-    ("BERT", "forward"): (16, 3_730),
-    ("ViT", "forward"): (15, 3_680),
-    ("Bahdanau", "forward"): (15, 3_450),
-    ("XLNet", "forward"): (15, 3_556),
-    ("Transformer", "beam"): (29, 5_210),
-    ("BERT", "train"): (41, 8_520),
+    ("GPT-2", "forward"): (15, 3_328),
+    ("BERT", "forward"): (16, 3_760),
+    ("ViT", "forward"): (15, 3_709),
+    ("Bahdanau", "forward"): (16, 3_518),
+    ("XLNet", "forward"): (15, 3_602),
+    ("Transformer", "beam"): (26, 5_089),
+    ("BERT", "train"): (41, 8_558),
 }
 SMALL = 40  # lines under which a file usually belongs to the one that imports it
 SLACK = 0.02

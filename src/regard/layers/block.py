@@ -100,8 +100,8 @@ class Residual(nn.Module):
     ``layer_scale``, f(x) is multiplied by a learned vector that starts at that value (Touvron et
     al., 2021, arXiv:2103.17239, equation 8); with ``drop_path`` f(x) is dropped by rows.
 
-    A tape records what the norm returns (``normed``) and x + f(x) (``sum``), but not what is
-    returned where the sublayer is the ``last`` of a block, which records it as its output.
+    A tape records what the norm returns (``normed``) and x + f(x) (``sum``); with ``last``, the
+    result is not recorded here: the block records it as its output.
     """
 
     def __init__(
@@ -138,9 +138,11 @@ class Residual(nn.Module):
         if layout is not None:
             added_TD = self.drop_path(added_TD, layout)
         added_TD = x_TD + added_TD
+        if self.post or not last:
+            added_TD = tape("sum", added_TD)
         if not self.post:
-            return added_TD if last else tape("sum", added_TD)
-        normed_TD = self._apply_norm(tape("sum", added_TD))
+            return added_TD
+        normed_TD = self._apply_norm(added_TD)
         normed_TD = normed_TD if last or not self.norms else tape("normed", normed_TD)
         return normed_TD.to(update_TD.dtype)
 

@@ -1,21 +1,24 @@
 """Each step of a computation is what its rule gives, and each value on the tape is a step's."""
 
-import inspect
 import json
-from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.core.errors import BadInput
 from regard.core.tape import Tape
+from regard.inside.follow.check import relative_difference
 from regard.inside.follow.computation import Computation
 from regard.inside.follow.follow import follow
 from regard.models.facts import change
 from regard.models.papers import bert, t5
 from small_families import FACTS, small_family, small_rows
 from small_follow import FAMILIES, RECURRENT, computation, papers, randomised
+
+PACKAGE = Path(regard.__file__).parent
 
 
 def require(found: Computation) -> None:
@@ -79,7 +82,7 @@ def test_what_is_shown():
 def test_a_mask_and_one_step_in_full():
     found = computation("gpt2")
     lines = [*found.lines("layer 0/attention/mask")]
-    assert lines[0] == "layer 0/attention/mask  [1 head × 5 query × 5 key]"
+    assert lines[0] == "layer 0/attention/mask  [1 mask × 5 query × 5 key]"
     assert "  right: 0" in lines and lines[-4].split() == ["2", "1", "1", "1", "0", "0"]
     full = [*found.lines("layer 1/mlp/output")]
     assert "  from layer 1/mlp/inner" in full
@@ -93,15 +96,48 @@ def test_a_long_input_says_how_much_is_shown():
     assert any("more rows" in line for line in lines)
 
 
-def test_the_source_of_a_step_is_the_line_of_its_value():
-    for step in computation("bahdanau").steps + computation("bert").steps:
-        lines = inspect.getsource(import_module(_module(step.source.file))).splitlines()
-        line = lines[step.source.line - 1]
-        assert "def " in line or "tape" in line or "(" in line, (step.name, line)
+@pytest.mark.parametrize("name", [*FAMILIES, *RECURRENT])
+def test_the_source_of_a_step_is_the_line_of_its_value(name):
+    for step in computation(name).steps:
+        value, kind = step.output.rpartition(".")[2], step.kind
+        value = value if kind.value is None else kind.value
+        line = (PACKAGE / step.source.file).read_text().splitlines()[step.source.line - 1]
+        assert f'"{value}"' in line if value else "def " in line, (step.name, line)
 
 
-def _module(file: str) -> str:
-    return "regard." + file.removesuffix(".py").replace("/", ".")
+def test_sublayers_of_a_block_have_lines_of_their_own():
+    steps = {step.name: step for step in computation("bert").steps}
+    parts = ("attention/output", "mlp/output", "attention/sum", "mlp/sum", "output")
+    assert len({steps[f"layer 0/{part}"].source.line for part in parts}) == 4  # one for both sums
+
+
+def test_a_chosen_head_is_shown_by_steps_that_have_heads():
+    found = computation("gpt2").show(head=1)
+    steps = {step["name"]: step for step in found.to_json()["steps"]}
+    assert steps["layer 0/attention/mask"]["axes"] == ["mask", "query", "key"]
+    weights = found["layer 0/head 1/weights"]
+    np.testing.assert_allclose(steps["layer 0/attention/weights"]["values"], weights)
+    assert "layer 0/attention/mask" in str(found)
+
+
+def test_a_computation_is_a_mapping():
+    found = computation("bert")
+    assert "layer 1/head 1/weights" in found and "layer 1/head 2/weights" not in found
+    assert found.get("nothing") is None and 3 not in found
+
+
+def test_values_that_are_no_numbers_are_not_equal():
+    numbers = np.array([1.0, np.nan])
+    assert relative_difference(numbers, numbers) == np.inf
+    assert relative_difference(np.array([np.inf]), np.array([-np.inf])) == np.inf
+    assert relative_difference(np.array([1.0, np.inf]), np.array([1.0, np.inf])) == 0
+
+
+def test_formulas_are_latex():
+    steps = [step for name in (*FAMILIES, *RECURRENT) for step in computation(name).steps]
+    assert [step.name for step in steps if not step.formula.latex.isascii()] == []
+    (norm,) = {step.formula.latex for step in steps if step.kind.name == "layer norm"}
+    assert norm.startswith(r"y = ( x - \mu) / \sqrt{\sigma^2 + \epsilon}")
 
 
 def test_public_face():

@@ -21,6 +21,10 @@ TOKENS = {"token", "query", "patch"}  # axes that --position chooses from
 CELL = 9  # characters of a number
 
 
+class UnknownStep(BadInput, KeyError):
+    """Name of a step, or number of a head, that a computation does not have."""
+
+
 @dataclass(frozen=True)
 class Shown:
     """The part of a computation that is shown; None: all."""
@@ -61,7 +65,10 @@ class Computation(Mapping[str, np.ndarray]):
         return self._of_head(name, head)
 
     def __contains__(self, name: object) -> bool:
-        return any(step.name == name for step in self.steps)
+        try:
+            return isinstance(name, str) and self[name] is not None
+        except UnknownStep:
+            return False
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -73,25 +80,24 @@ class Computation(Mapping[str, np.ndarray]):
         for step in self.steps:
             if step.name == name:
                 return step
-        names = [*self]
-        raise BadInput(f"no step is called {name!r}{did_you_mean(name, names)}")
+        raise UnknownStep(f"no step is called {name!r}{did_you_mean(name, [*self])}")
 
     def _of_head(self, name: str, match: re.Match[str]) -> np.ndarray:
         head = int(match[1])
         whole = HEAD.sub("", name)
         layer, _, value = whole.rpartition("/")
-        own = whole if whole in self else f"{layer}/attention/{value}"
+        own = whole if whole in [*self] else f"{layer}/attention/{value}"
         step = self.step(own)
         return self.of_head(step, self.recorded[step.output], head)
 
     def of_head(self, step: Step, value: np.ndarray, head: int) -> np.ndarray:
         """The part of the value of a step that belongs to a head."""
         if "head" not in step.axes:
-            raise BadInput(f"the step {step.name!r} has no heads")
+            raise UnknownStep(f"the step {step.name!r} has no heads")
         axis = step.axes.index("head")
         if not 0 <= head < value.shape[axis]:
             last = value.shape[axis] - 1
-            raise BadInput(f"no head {head} in {step.name!r}; there are 0 to {last}")
+            raise UnknownStep(f"no head {head} in {step.name!r}; there are 0 to {last}")
         return value.take(head, axis)
 
     @property
@@ -127,7 +133,7 @@ class Computation(Mapping[str, np.ndarray]):
         first, last, loop = 0, 0, set[str]()
         for number, step in enumerate(self.steps):
             back = {name for name in step.inputs if numbers.get(name, -1) >= number}
-            if number > last or (number == 0 and not back):
+            if number > last:
                 yield first, number, loop
                 first, loop = number, set()
             loop |= back
@@ -183,7 +189,8 @@ class Computation(Mapping[str, np.ndarray]):
         names = [step.name for step in self.steps]
         end = len(names) if self.shown.upto is None else names.index(self.shown.upto) + 1
         layer = self.shown.layer
-        return [step for step in self.steps[:end] if layer is None or layer_of(step) == layer]
+        of_layer = (step for step in self.steps[:end] if layer is None or layer_of(step) == layer)
+        return [step for step in of_layer if _has_head(self, step)]
 
 
 def layer_of(step: Step) -> int | None:
@@ -196,8 +203,6 @@ def text_lines(computation: Computation, only: str | None = None) -> Iterator[st
     """Lines of the steps that are shown, or of one of them in full."""
     steps = computation.shown_steps if only is None else [computation.step(only)]
     for step in steps:
-        if not _has_head(computation, step) and only is None:
-            continue
         yield from step_lines(computation, step, full=only is not None)
         yield ""
     longest = max(map(len, computation.tokens.values()))
@@ -236,7 +241,7 @@ def shown_value(computation: Computation, step: Step) -> tuple[np.ndarray, tuple
     """Value of a step, of the head and position that are shown, and its axes."""
     value, axes = computation[step.name], list(step.axes[: computation[step.name].ndim])
     shown = computation.shown
-    if shown.head is not None and "head" in axes:
+    if shown.head is not None and "head" in axes and _has_head(computation, step):
         value = value.take(shown.head, axes.index("head"))
         axes.remove("head")
     for axis in [axis for axis in axes if axis in TOKENS]:

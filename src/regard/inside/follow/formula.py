@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+SIGNS = {  # of terms, in LaTeX
+    **{"·": r"\cdot ", "⊙": r"\odot ", "Σ": r"\sum ", "∈": r"\in ", "…": r"\dots "},
+    **{"√K": r"\sqrt{K}", "√½": r"\sqrt{1/2}", "{0, 1}": r"\{0, 1\}"},
+    **{"α": r"\alpha ", "γ": r"\gamma ", "σ": r"\sigma "},
+}
+
 
 @dataclass(frozen=True)
 class Term:
@@ -13,8 +19,11 @@ class Term:
 
     @property
     def latex(self) -> str:
-        """The term in LaTeX; default: its text."""
-        return self.tex or self.text
+        """The term in LaTeX; default: its text, with the commands of its signs."""
+        latex = self.text
+        for sign, command in SIGNS.items():
+            latex = latex.replace(sign, command)
+        return self.tex or latex
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Kind:
     """Kind of steps: rule, axes of the output, sentence, formula, reference, and place in our code.
 
     ``place`` is "module:object"; ``value`` is the name on the tape that is looked for in it, by
-    default the last part of the output's path.
+    default the last part of the output's path; "" means the function itself.
     """
 
     name: str

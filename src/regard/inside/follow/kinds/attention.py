@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from regard.inside.follow.formula import Formula, Reference
@@ -19,6 +19,7 @@ DEFINITION = "regard.layers.attend:attend"
 JOIN = "regard.layers.attention:HeadsModule.join"
 HEADS = ("token", "head", "dimension")
 PAIRS = ("head", "query", "key")
+ONE_FOR_ALL = ("mask", "query", "key")  # of all heads
 Q, K, V = ("q", "input"), ("k", "input"), ("v", "input")
 
 
@@ -54,7 +55,7 @@ TURN = Kind(
 MASK = Kind(
     "mask",
     rules.mask,
-    PAIRS,
+    ONE_FOR_ALL,
     "A query may attend to the keys that the mask allows.",
     Formula.of(("m", "output"), "∈ {0, 1}"),
     Reference(VASWANI, "section 3.2.3"),
@@ -84,7 +85,7 @@ PLAIN_SCORES = Kind(
     PAIRS,
     "The score of a key is its dot product with the query, plus a bias if there is one.",
     Formula.of(("s", "output"), "=", Q, "·", K, "+", ("b", "input")),
-    Reference("Luong et al. (2015)", "eq. 8"),
+    Reference("Luong et al. (2015)", "section 3.1"),
     DEFINITION,
 )
 DISTANCE_SCORES = Kind(
@@ -121,8 +122,9 @@ JOINED = Kind(
     "The outputs of all heads are concatenated and projected.",
     Formula.of(("y", "output"), "=", ("W_O", "weight"), "[", ("z_1; …; z_H", "input"), "]"),
     Reference(VASWANI, "section 3.2.2"),
-    "regard.layers.block:Block.forward",
+    "regard.layers.block:Block.forward.attend_to_self",
 )
+JOINED_CROSS = replace(JOINED, place="regard.layers.block:Block.forward.attend_to_source")
 NO_HEADS = Kind(
     "attention without heads",
     rules.bias_alone,
@@ -130,7 +132,7 @@ NO_HEADS = Kind(
     "All heads of the layer were removed: its bias is left.",
     Formula.of(("y", "output"), "=", ("b", "weight")),
     Reference("Michel et al. (2019)"),
-    "regard.layers.block:Block.forward",
+    "regard.layers.block:Block.forward.attend_to_self",
 )
 
 
@@ -181,7 +183,8 @@ def attention_steps(
     mask = plan.add(MASK, *site.step("mask"), [x, states], left=site.left, right=site.right)
     weights = plan.add(WEIGHTS, *site.step("weights"), [scores, mask])
     heads = plan.add(OUTPUTS, *site.step("head_outputs"), [weights, v])
-    return plan.add(JOINED, *output, [heads], roles)
+    kind = JOINED_CROSS if site.path.endswith(".cross") else JOINED
+    return plan.add(kind, *output, [heads], roles)
 
 
 def project(plan: StepPlan, site: Site, value: str, x: str, before: Kind | None = None) -> str:

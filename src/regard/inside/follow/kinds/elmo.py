@@ -1,5 +1,6 @@
 """Steps of bidirectional language models with projected LSTM layers (ELMo)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regard.inside.follow.formula import Formula, Reference
@@ -42,6 +43,7 @@ LOGITS = Kind(
     PETERS,
     "regard.models.heads:AnyHead.run",
 )
+BILM_LAST = replace(LAST, place="regard.models.papers.elmo:BiLMModule.forward")
 
 
 def bilm_steps(
@@ -60,7 +62,7 @@ def bilm_steps(
         projection = {"projection": f"{path}.projection"}
         where, clip = (f"{name}/output", f"{path}.output"), stack.projection_clip
         x = plan.add(PROJECTED, *where, [gates, cells, *below], projection, clip=clip)
-    return plan.add(LAST, side.name("states"), side.at("output"), [x])
+    return plan.add(BILM_LAST, side.name("states"), side.at("output"), [x])
 
 
 def bilm_head_steps(plan: StepPlan, head: "BiLMHead", trunk: "Trunk", states: str) -> str:

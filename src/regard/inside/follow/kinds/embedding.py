@@ -86,6 +86,7 @@ SUM = Kind(
     Formula.of(OUT, "=", ("E[id]", "input"), "+", ("p", "input"), "+", ("s", "input")),
     Reference("Devlin et al. (2018)", "figure 2"),
     PLACE,
+    "",  # where nothing follows, it is what the function returns
 )
 PROJECTION = Kind(
     "projection of vectors",

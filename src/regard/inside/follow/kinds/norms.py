@@ -6,13 +6,14 @@ from regard.inside.follow.formula import Formula, Reference
 from regard.inside.follow.plan import Kind
 from regard.inside.follow.rules import block
 
+TO_NORMAL = r"- \mu) / \sqrt{\sigma^2 + \epsilon} \cdot"
+TO_ROOT = r"/ \sqrt{\overline{x^2} + \epsilon} \cdot"
 LAYER = Formula.of(
-    *(("y", "output"), "= (", ("x", "input"), ("- mean) / √(variance + ε) ·", "", r"- \mu)")),
+    *(("y", "output"), "= (", ("x", "input"), ("- mean) / √(variance + ε) ·", "", TO_NORMAL)),
     *(("g", "weight"), "+", ("b", "weight")),
 )
 RMS = Formula.of(
-    *(("y", "output"), "=", ("x", "input"), ("/ √(mean x² + ε) ·", "", r"/ \sqrt{\overline{x^2}}")),
-    ("g", "weight"),
+    *(("y", "output"), "=", ("x", "input"), ("/ √(mean x² + ε) ·", "", TO_ROOT)), ("g", "weight")
 )
 
 

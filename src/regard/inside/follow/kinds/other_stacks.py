@@ -1,5 +1,6 @@
 """Steps of stacks with one value a layer: gated convolutions, highway LSTM layers."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regard.inside.follow.formula import Formula, Reference
@@ -31,6 +32,8 @@ HIGHWAY = Kind(
     Reference("He et al. (2017)", "eq. 9"),
     "regard.models.papers.he:HighwayModule.forward",
 )
+CONVOLVED = replace(LAST, place="regard.models.conv:ConvEncoderModule.forward")
+HIGHWAY_LAST = replace(LAST, place="regard.models.papers.he:HighwayModule.forward")
 
 
 def convolution_steps(
@@ -41,7 +44,7 @@ def convolution_steps(
         roles = {r: side.at(f"layers.{number}.linear.{r}") for r in ("weight", "bias")}
         where = side.name(f"layer {number}/output"), side.at(f"blocks.{number}.output")
         x = plan.add(CONVOLUTION, *where, [x], roles)
-    return plan.add(LAST, side.name("states"), side.at("output"), [x])
+    return plan.add(CONVOLVED, side.name("states"), side.at("output"), [x])
 
 
 def highway_steps(
@@ -54,4 +57,4 @@ def highway_steps(
         roles["states"] = f"{layer}.states"
         where = side.name(f"layer {number}/output"), f"{layer}.output"
         x = plan.add(HIGHWAY, *where, [x], roles, backward=number % 2 == 1)
-    return plan.add(LAST, side.name("states"), side.at("output"), [x])
+    return plan.add(HIGHWAY_LAST, side.name("states"), side.at("output"), [x])

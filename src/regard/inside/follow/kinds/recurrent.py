@@ -85,6 +85,7 @@ LAST = Kind(
     Reference("Sutskever et al. (2014)", "section 2"),
     "regard.models.rnn:RNNEncoderModule.forward",
 )
+CAUSAL_LAST = replace(LAST, place="regard.models.rnn:CausalRNNModule.forward")
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Layer:
     """Recurrent layer: name, paths on the tape and of its weights, cell and direction.
 
     ``begin`` are the paths of the first h and c, by these letters; ``initial`` is the name of a
-    learned first state. ``place`` is where our code puts its states on a tape.
+    learned first state.
     """
 
     name: str
@@ -164,7 +165,7 @@ def causal_steps(
     """Steps of the recurrent layers of a language model."""
     for layer in layers_of(stack, side, "layers", learned=stack.initial == "learned"):
         x = layer_steps(plan, layer, {"x": x})
-    return plan.add(LAST, side.name("states"), side.at("output"), [x])
+    return plan.add(CAUSAL_LAST, side.name("states"), side.at("output"), [x])
 
 
 def layers_of(

@@ -20,8 +20,8 @@ SUM = Kind(
     "residual sum",
     rules.residual_sum,
     STATES,
-    "What the sublayer computes is added to the state that it read.",
-    Formula.of(("y", "output"), "=", ("x", "input"), "+ f(", ("x", "input"), ")"),
+    "The output of the sublayer is added to the state before it.",
+    Formula.of(("y", "output"), "=", ("x", "input"), "+", ("u", "input")),
     Reference(VASWANI, "section 3.1"),
     RESIDUAL,
     "sum",
@@ -52,7 +52,7 @@ DOWN = Kind(
     "A second linear layer maps the inner values back to the width of the states.",
     Formula.of(("y", "output"), "=", ("W_2", "weight"), ("h", "input"), "+ b_2"),
     Reference(VASWANI, "eq. 2"),
-    BLOCK,
+    "regard.layers.block:Block.forward.feed_forward",
 )
 LAST = Kind(
     "last states",

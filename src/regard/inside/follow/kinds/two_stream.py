@@ -1,5 +1,6 @@
 """Steps of XLNet's content stream: attention with distances and segments."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regard.inside.follow.formula import Formula, Reference
@@ -21,6 +22,9 @@ from regard.models.transformer import Stack
 if TYPE_CHECKING:
     from regard.models.papers.xlnet.two_stream import TwoStreamStack
 
+PLACE = "regard.models.papers.xlnet.two_stream:"
+JOINED_CONTENT = replace(JOINED, place=f"{PLACE}TwoStreamBlock.forward.attend_to_content")
+LAST_CONTENT = replace(LAST, place=f"{PLACE}TwoStreamModule.forward")
 DAI, YANG = Reference("Dai et al. (2019)", "eq. 4"), Reference("Yang et al. (2019)", "section 2.5")
 RELATIVE = "regard.layers.relative_score:Relative"
 Q = ("q", "input")
@@ -67,7 +71,7 @@ def two_stream_steps(
         own = Sublayer(like, name, path, path, "attention")
         x = own.add(plan, x, _attention_steps(plan, own, side, x))
         x = mlp_steps(plan, Sublayer(like, name, path, path, "mlp"), x)
-    return plan.add(LAST, side.name("states"), side.at("output"), [x])
+    return plan.add(LAST_CONTENT, side.name("states"), side.at("output"), [x])
 
 
 def _attention_steps(plan: StepPlan, layer: Sublayer, side: Side, x: str) -> str:
@@ -88,4 +92,5 @@ def _attention_steps(plan: StepPlan, layer: Sublayer, side: Side, x: str) -> str
     mask = plan.add(MASK, *site.step("mask"), [x, x], left=None, right=None)
     weights = plan.add(WEIGHTS, *site.step("weights"), [scores, mask])
     outputs = plan.add(OUTPUTS, *site.step("head_outputs"), [weights, v])
-    return plan.add(JOINED, *site.step("output"), [outputs], {"weight": f"{path}.o.weight"})
+    roles = {"weight": f"{path}.o.weight"}
+    return plan.add(JOINED_CONTENT, *site.step("output"), [outputs], roles)
