@@ -262,6 +262,21 @@ def test_the_tour_gives_the_focus_back(open_studio):
     assert page.evaluate("document.activeElement.textContent") == "Tour"
 
 
+def test_the_tour_gives_the_focus_back_while_a_page_is_loaded(open_studio):
+    page, held = open_studio(), []
+    page.route("**/pages/*.js", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.get_by_role("button", name="Tour").click()
+    page.get_by_role("button", name="Next").click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "Tour"
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("main textarea", **LIVE)
+    assert page.evaluate("document.activeElement.textContent") == "Tour"
+    assert page.locator("main h1").count() == 1
+
+
 def test_scripts_do_not_wait_for_each_other(open_studio):
     page = open_studio("?page=translate&text=the+owl")
     named = set(

@@ -35,7 +35,7 @@ const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const nav = /** @type {HTMLElement} */ (document.querySelector("nav"));
 const line = /** @type {HTMLElement} */ (document.getElementById("status"));
 const choices = () => new URLSearchParams(location.search);
-let open = { name: "", page: /** @type {Page | null} */ (null) };
+let open = { name: "", page: /** @type {Page | null} */ (null), loads: false };
 
 /** @type {Studio} */
 const studio = {
@@ -81,7 +81,7 @@ function turnTheme() {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   open.page?.close();
-  open = { name: "", page: null };
+  open = { name: "", page: null, loads: false };
   show();
 }
 /** Open the page of the address, or tell the open one that choices have changed. @param {boolean} [focus] */
@@ -90,14 +90,15 @@ async function show(focus = false) {
   const page = known().find((each) => each.name === name);
   document.documentElement.toggleAttribute("data-present", isPresented());
   nav.querySelector(".present")?.setAttribute("aria-pressed", String(isPresented()));
-  if (open.name === name && open.page) return open.page.update();
+  if (open.name === name && (open.page || open.loads)) return open.page?.update();
   open.page?.close();
-  open = { name, page: null };
+  open = { name, page: null, loads: page !== undefined };
   showNav();
   document.title = page ? `${page.title} · regard studio` : "regard studio";
   if (!page) return showHome();
   const { open: openPage } = await load(`../pages/${name}.js`).catch((error) => ({ open: () => showFault(error) }));
   if (open.name !== name) return;
+  open.loads = false;
   main.replaceChildren(make("h1", {}, page.title), make("p", { class: "summary" }, page.about));
   open.page = openPage(main, { ...studio, models: page.always ? studio.models : studio.models.filter(page.fits) });
   open.page?.update();
