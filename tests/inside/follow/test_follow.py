@@ -11,7 +11,7 @@ import regard
 from regard.core.errors import BadInput
 from regard.core.tape import Tape
 from regard.inside.follow.check import relative_difference
-from regard.inside.follow.computation import Computation
+from regard.inside.follow.computation import Computation, matrix_lines
 from regard.inside.follow.follow import follow
 from regard.models.facts import change
 from regard.models.papers import bert, t5
@@ -118,6 +118,11 @@ def test_a_chosen_head_is_shown_by_steps_that_have_heads():
     weights = found["layer 0/head 1/weights"]
     np.testing.assert_allclose(steps["layer 0/attention/weights"]["values"], weights)
     assert "layer 0/attention/mask" in str(found)
+
+
+def test_numbers_in_print_are_apart():
+    (line,) = matrix_lines(np.array([-1.234e-05, 0.0008739, -123456.0, 1.0]), [""])
+    assert line.split() == ["-1.234e-05", "0.0008739", "-1.235e+05", "1"]
 
 
 def test_a_computation_is_a_mapping():

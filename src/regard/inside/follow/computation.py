@@ -18,7 +18,7 @@ LAYER = re.compile(r"(?:^|\s)layer (\d+)/")
 LOGITS = "outputs with and without a tape"
 MOST_ROWS, MOST_COLUMNS = 8, 6  # of a matrix that is printed
 TOKENS = {"token", "query", "patch"}  # axes that --position chooses from
-CELL = 9  # characters of a number
+CELL = 11  # characters of a number with a space before it
 
 
 class UnknownStep(BadInput, KeyError):
