@@ -212,10 +212,15 @@ def test_int8_rounding_is_as_documented(name):
     native = opened(model, CppEngine(model, "int8"))
     exact = opened(built(name), EAGER)
     rounded = opened(in_8_bits(model), EAGER)
+    equal = list[torch.Tensor]()
     for tokens_R in torch.randint(0, 37, (5, len(SOURCES))):
         found, wanted = native.step(tokens_R), rounded.step(tokens_R)
         far = (exact.step(tokens_R) - wanted).abs().mean()
-        assert (found - wanted).abs().mean() < 0.1 * far  # a rare tie may fall to the other side
+        difference_R = (found - wanted).abs().mean(1)
+        assert difference_R.max() < far
+        equal.append(difference_R < 0.01 * far)
+    # A rare tie falls to the other side where activations differ in their last bit.
+    assert torch.stack(equal).float().mean() > 0.8
 
 
 @pytest.mark.parametrize("kind", ["fp32", "int8"])
