@@ -36,8 +36,8 @@ matrix: install   ## every paper on a GPU; bench publishes figures of those that
 		$(BIN)/pytest -q -n 8 --dist=worksteal tests/gpu/test_matrix.py; \
 		$(BIN)/python bench/matrix.py matrix.jsonl
 
-slow-part: install  ## a part of the long tests, such as PART=0/36
-	$(BIN)/pytest -q -n 2 -m "slow and not gpu" --slow-part $(PART)
+slow-part: install  ## a part of the long tests, such as PART=0/36; those of a browser are with `browser`
+	$(BIN)/pytest -q -n 2 -m "slow and not gpu" --ignore=tests/browser --slow-part $(PART)
 
 lowest: install  ## the server and the public face with the lowest versions that are allowed
 	$(BIN)/python tests/versions.py lowest
